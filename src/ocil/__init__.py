@@ -1,0 +1,41 @@
+"""ocil: online class-incremental learning.
+
+Public names load on first use, so that `import ocil`, `ocil --help`, `ocil show` and
+`ocil report` do not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ocil.errors import OcilError
+
+if TYPE_CHECKING:
+    from ocil.data import load as load_data
+    from ocil.learners.learner import Learner
+    from ocil.run.loop import resume, run
+    from ocil.run.session import Session
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "load_data": ("ocil.data", "load"),
+    "Learner": ("ocil.learners.learner", "Learner"),
+    "Session": ("ocil.run.session", "Session"),
+    "resume": ("ocil.run.loop", "resume"),
+    "run": ("ocil.run.loop", "run"),
+}
+
+__all__ = ["Learner", "OcilError", "Session", "load_data", "resume", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ocil' has no attribute '{name}'")
+    module, attribute = _WHERE[name]
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])
