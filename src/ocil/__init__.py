@@ -14,7 +14,7 @@ from ocil.errors import OcilError
 if TYPE_CHECKING:
     from ocil.data import load as load_data
     from ocil.learners.learner import Learner
-    from ocil.run.loop import resume, run
+    from ocil.run.loop import resume_run, start_run
     from ocil.run.session import Session
 
 __version__ = "0.1.0"
@@ -23,11 +23,11 @@ _WHERE = {
     "load_data": ("ocil.data", "load"),
     "Learner": ("ocil.learners.learner", "Learner"),
     "Session": ("ocil.run.session", "Session"),
-    "resume": ("ocil.run.loop", "resume"),
-    "run": ("ocil.run.loop", "run"),
+    "resume_run": ("ocil.run.loop", "resume_run"),
+    "start_run": ("ocil.run.loop", "start_run"),
 }
 
-__all__ = ["Learner", "OcilError", "Session", "load_data", "resume", "run"]
+__all__ = ["Learner", "OcilError", "Session", "load_data", "resume_run", "start_run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,14 @@ class OcilError(Exception):
     """Something a person can mend; its message names the value and the remedy."""
 
 
+class Stopped(Exception):
+    """A signal ended a run after its current step; a checkpoint was written."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the nearest known word, or an empty string.
 

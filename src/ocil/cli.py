@@ -1,0 +1,95 @@
+"""The command line. Each command imports what it needs, so help and reports start at once."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import ocil
+from ocil.errors import OcilError, Stopped, suggest
+
+# command -> module of ocil.commands that holds the function of that name
+COMMANDS = {
+    "run": "run",
+    "resume": "run",
+    "show": "results",
+    "report": "results",
+    "results": "results",
+    "study": "study",
+    "methods": "listing",
+    "data": "listing",
+    "completion": "completion",
+}
+
+HELP = """\
+[bold]ocil[/] {version} - online class-incremental learning: learn from a stream in which new
+classes keep arriving, see each batch once, keep a small memory, do not forget.
+
+[bold]Commands[/]
+  ocil run METHOD      learn a stream with a method       ocil run er --data digits --memory 100
+  ocil resume DIR      continue a run that was stopped    ocil resume runs/first
+  ocil show DIR        accuracy matrix and metrics        ocil show runs/first
+  ocil report DIR      a page of results from records     ocil report runs --out page
+  ocil results DIR     RESULTS.md from the records of studies
+  ocil study FILE      a grid of runs, finished ones skipped   ocil study my.toml --workers 2
+  ocil methods         the methods and their presets
+  ocil data            list | get NAME | check NAME
+  ocil completion      completion for bash or zsh
+
+Each has its own [bold]--help[/]; [bold]--version[/] prints the version.
+[bold]--debug[/] shows tracebacks.
+Start with [bold]ocil run er[/]: it needs no download and takes seconds.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit: 0 done, 2 something to mend, 128 + n stopped by signal n."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [w for w in words if w != "--debug"]
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    try:
+        _dispatch(words)
+    except OcilError as error:
+        _fail(str(error), 2, debug)
+    except KeyboardInterrupt:
+        _fail("Interrupted.", 130, debug)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone; nothing is left to say
+        sys.exit(0)
+    except Stopped as stop:
+        _fail(str(stop), 128 + stop.number, debug)
+    except Exception as error:
+        _fail(f"Unexpected {type(error).__name__}: {error} (--debug shows where).", 1, debug)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int, debug: bool) -> NoReturn:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    sys.stderr.write(f"ocil: {message}\n")
+    sys.exit(code)
+
+
+def _dispatch(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help", "help"):
+        from rich.console import Console
+
+        Console().print(HELP.format(version=ocil.__version__))
+    elif words[0] == "--version":
+        sys.stdout.write(f"ocil {ocil.__version__}\n")
+    elif words[0] in COMMANDS:
+        module = importlib.import_module(f"ocil.commands.{COMMANDS[words[0]]}")
+        getattr(module, words[0])(words[1:])
+    else:
+        hint = suggest(words[0], COMMANDS) or f" Commands: {', '.join(COMMANDS)}."
+        raise OcilError(f"Unknown command '{words[0]}'.{hint}")
+
+
+if __name__ == "__main__":
+    main()

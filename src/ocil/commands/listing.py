@@ -1,0 +1,52 @@
+"""`ocil methods` and `ocil data`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.table import Table
+
+from ocil.commands.parsing import parse, say
+
+
+@dataclass(frozen=True)
+class MethodsOptions:
+    """The methods and their presets."""
+
+
+def methods(words: list[str]) -> None:
+    parse(MethodsOptions, words, "ocil methods")
+    from ocil.learners import registry
+
+    table = Table(title="Methods")
+    for heading in ("id", "what it is", "paper", "year", "needs tasks", "presets"):
+        table.add_column(heading)
+    for name in registry.names():
+        learner = registry.get(name)
+        presets = ", ".join(learner.presets) or "default"
+        year = str(learner.year or "")
+        tasks = "yes" if learner.needs_tasks else "no"
+        table.add_row(name, learner.title, learner.paper, year, tasks, presets)
+    say(table)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Data sets: list them, get one, check that one is whole."""
+
+    action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
+    """What to do."""
+    name: tyro.conf.Positional[str] = ""
+    """Name of the data set, for get and check."""
+    data_dir: Path | None = None
+    """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
+
+
+def data(words: list[str]) -> None:
+    options = parse(DataOptions, words, "ocil data")
+    from ocil.data import command
+
+    command.main(options.action, options.name, options.data_dir, say)

@@ -1,0 +1,85 @@
+"""`ocil show`, `ocil report`, `ocil results`: from records to tables and pages, without torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from ocil.commands.parsing import parse, say
+from ocil.errors import OcilError
+from ocil.run.reading import RECORD_NAME, find_records, read_record
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    folder: tyro.conf.Positional[Path]
+    """Folder of a run, or one with many runs below it."""
+
+
+def show(words: list[str]) -> None:
+    """One run in full, or an overview of many."""
+    from ocil.report.render import to_rich
+    from ocil.report.show import show as renderables
+    from ocil.report.tables import overview_table
+
+    folder = parse(ShowOptions, words, "ocil show", "Accuracy matrix and metrics.").folder
+    if (folder / RECORD_NAME).exists() or folder.is_file():
+        say(*renderables(read_record(folder)))
+        return
+    if (folder / "settings.json").exists():
+        raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {folder}`.")
+    found = find_records(folder)
+    if not found:
+        raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
+    say(to_rich(overview_table([record for _, record in found])))
+
+
+def _progress(folder: Path) -> str:
+    """How far a run got, from its events."""
+    step, steps = 0, "?"
+    events = folder / "events.jsonl"
+    for line in events.read_text(errors="replace").splitlines() if events.exists() else []:
+        try:
+            event = json.loads(line)
+            step, steps = event.get("step", step), event.get("steps", steps)
+        except (ValueError, AttributeError):
+            continue
+    return f"step {step} of {steps}"
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    folder: tyro.conf.Positional[Path]
+    """Folder with records below it."""
+    out: Path = Path("report")
+    """Folder for the page."""
+
+
+def report(words: list[str]) -> None:
+    """Write one page of results."""
+    from ocil.report.page import write_page
+
+    options = parse(ReportOptions, words, "ocil report", "A page of results from records.")
+    found = find_records(options.folder)
+    if not found:
+        raise OcilError(f"There is no record below {options.folder}; make one with `ocil run`.")
+    say(f"Page: {write_page(found, options.out)}")
+
+
+@dataclass(frozen=True)
+class ResultsOptions:
+    folder: tyro.conf.Positional[Path] = Path("results")
+    """Folder that holds STUDY/JOB/record.json."""
+
+
+def results(words: list[str]) -> None:
+    """Write RESULTS.md beside the records it is made from."""
+    from ocil.report.results import results_markdown
+    from ocil.run.files import write_atomic
+
+    folder = parse(ResultsOptions, words, "ocil results", "RESULTS.md from records.").folder
+    write_atomic(folder / "RESULTS.md", results_markdown(folder).encode())
+    say(f"Written: {folder / 'RESULTS.md'}")

@@ -1,0 +1,120 @@
+"""`ocil study FILE.toml`: a grid of runs, finished ones skipped, broken ones continued."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ocil.commands.parsing import parse, say
+from ocil.errors import OcilError
+from ocil.run import record as records
+from ocil.run.files import make_folder
+from ocil.run.reading import RECORD_NAME, find_records
+from ocil.study.estimate import project
+from ocil.study.grid import Study, job_of_record, read_study
+from ocil.study.local import Job, carry_out
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    file: tyro.conf.Positional[Path]
+    """TOML file with the grid, or the name of a shipped study."""
+    workers: int = 1
+    """Runs at a time, one process each."""
+    dry_run: bool = False
+    """Only list the jobs and the time they are expected to take."""
+    out: Path = Path("results")
+    """Records go to OUT/STUDY/JOB/record.json."""
+    data_dir: Path | None = None
+    """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
+
+
+def study(words: list[str]) -> None:
+    """Count and estimate first, then run what is not finished."""
+    options = parse(StudyOptions, words, "ocil study", "A grid of runs; finished ones are skipped.")
+    if options.workers < 1:
+        raise OcilError(f"--workers is {options.workers} but must be at least 1.")
+    plan = read_study(options.file)
+    found = find_records(options.out) if options.out.is_dir() else []
+    jobs = prepare(plan, options.out, found)
+    waiting = [job for job in jobs if job.state == "waiting"]
+    times = project([job.plan for job in waiting], [record for _, record in found])
+    for job, seconds in zip(waiting, times, strict=True):
+        job.expected = seconds
+    say(summary(plan.name, jobs, options.workers))
+    if options.dry_run:
+        say(overview(jobs))
+        return
+    for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, found))]:
+        make_folder(job.folder)
+        records.write(job.folder / RECORD_NAME, source)
+    _run(jobs, options)
+    say(overview(jobs))
+    failed = [job for job in jobs if job.state == "failed"]
+    if failed:
+        raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
+
+
+def prepare(plan: Study, out: Path, found: list[tuple[Path, dict[str, Any]]]) -> list[Job]:
+    """A job for each plan; those with a record anywhere below `out` are finished already."""
+    finished = {job_of_record(record): path.parent for path, record in found}
+    jobs = []
+    for each in plan.plans:
+        job = Job(each, out / plan.name / each.job[:16])
+        job.state = "finished" if each.job in finished else "waiting"
+        jobs.append(job)
+    return jobs
+
+
+def _elsewhere(job: Job, found: list[tuple[Path, dict[str, Any]]]) -> dict[str, Any] | None:
+    """The record of a finished job that only another study's folder holds."""
+    if job.state != "finished" or (job.folder / RECORD_NAME).exists():
+        return None
+    return next(r for _, r in found if job_of_record(r) == job.plan.job)
+
+
+def _run(jobs: list[Job], options: StudyOptions) -> None:
+    console = Console(stderr=True)
+    workers = min(options.workers, os.cpu_count() or 1)
+    if not console.is_terminal:
+        carry_out(jobs, workers, options.data_dir, lambda _: None)
+        return
+    with Live(overview(jobs), console=console, refresh_per_second=2) as live:
+        carry_out(jobs, workers, options.data_dir, lambda now: live.update(overview(now)))
+
+
+def summary(name: str, jobs: list[Job], workers: int) -> str:
+    """One sentence: how many jobs, how many finished, how long the rest takes."""
+    waiting = [job for job in jobs if job.state == "waiting"]
+    hours = sum(job.expected or 0 for job in waiting) / 3600
+    unknown = sum(job.expected is None for job in waiting)
+    text = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
+    if waiting:
+        text += (
+            f", {len(waiting)} to run in about {hours / workers:.2f} hours with {workers} worker(s)"
+        )
+    return text + (f" ({unknown} of unknown length)." if unknown else ".")
+
+
+def overview(jobs: list[Job]) -> Table:
+    """What runs, what failed and what is left; finished ones only as a count."""
+    table = Table(title=f"{sum(j.state == 'finished' for j in jobs)} of {len(jobs)} finished")
+    for heading in ("state", "progress", "expected", "command"):
+        table.add_column(heading, overflow="fold")
+    shown = [job for job in jobs if job.state != "finished"]
+    for job in sorted(shown, key=lambda j: j.state)[:30]:
+        step, steps = job.progress()
+        progress = f"{100 * step / steps:.0f} %" if steps else ""
+        expected = f"{job.expected / 60:.1f} min" if job.expected else ""
+        command = records.command(job.plan.method, job.plan.settings)
+        table.add_row(job.state, progress, expected, f"{command} {job.message}".strip())
+    if len(shown) > 30:
+        table.add_row("", "", "", f"and {len(shown) - 30} more")
+    return table

@@ -1,0 +1,10 @@
+"""Named data sets as uint8 arrays: find, fetch, check, decode. Loads neither torch nor readers."""
+
+from __future__ import annotations
+
+from ocil.data.dataset import Dataset
+from ocil.data.load import load
+from ocil.data.source import Source, SourceFile
+from ocil.data.sources import SOURCES
+
+__all__ = ["SOURCES", "Dataset", "Source", "SourceFile", "load"]

@@ -1,0 +1,103 @@
+"""A data set in memory: two sets of uint8 images with integer labels, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ocil.errors import OcilError
+
+_CHUNK = 1 << 24  # bytes hashed at a time: a memory map is never held in memory as a whole
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images uint8 (N, C, H, W), possibly read-only memory maps, and labels int64 (N,)."""
+
+    name: str
+    train_images: np.ndarray = field(repr=False)
+    train_labels: np.ndarray = field(repr=False)
+    test_images: np.ndarray = field(repr=False)
+    test_labels: np.ndarray = field(repr=False)
+    class_names: tuple[str, ...] = field(repr=False)
+    known_fingerprint: str | None = field(default=None, repr=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the sha256 (hex) over dtype, shape and bytes of the four arrays."""
+        return self.known_fingerprint or fingerprint(self.arrays)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return train images, train labels, test images, test labels."""
+        return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+
+def fingerprint(arrays: Sequence[np.ndarray]) -> str:
+    """Hash dtype, shape and content of the arrays, in order, without copying them.
+
+    >>> fingerprint([np.zeros((1, 2), np.uint8)]) == fingerprint([np.zeros((2, 1), np.uint8)])
+    False
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        update_with(digest, array)
+    return digest.hexdigest()
+
+
+def update_with(digest: hashlib._Hash, array: np.ndarray) -> None:
+    """Feed the bytes of `array` in C order to a hash, some megabytes at a time."""
+    rows = max(1, _CHUNK // max(1, array[:1].nbytes))
+    for start in range(0, len(array), rows):
+        digest.update(np.ascontiguousarray(array[start : start + rows]).data)
+
+
+def finished(
+    name: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    class_names: Sequence[str],
+    known_fingerprint: str | None = None,
+) -> Dataset:
+    """Check the four arrays, make them read-only, and return them as a Dataset."""
+    for part, (images, labels) in (("training", train), ("test", test)):
+        _check_part(f"{name}, {part} set", images, labels, len(class_names))
+        images.flags.writeable = False
+        labels.flags.writeable = False
+    if train[0].shape[1:] != test[0].shape[1:]:
+        raise OcilError(
+            f"{name}: training images are {train[0].shape[1:]} and test images "
+            f"{test[0].shape[1:]} (channels, height, width); both sets need one size."
+        )
+    return Dataset(name, *train, *test, tuple(class_names), known_fingerprint)
+
+
+def _check_part(where: str, images: np.ndarray, labels: np.ndarray, classes: int) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise OcilError(
+            f"{where}: images are {images.dtype} {images.shape}; give uint8 (N, C, H, W)."
+        )
+    if labels.dtype != np.int64 or labels.shape != (len(images),):
+        raise OcilError(
+            f"{where}: {len(images)} images but labels {labels.dtype} {labels.shape}; "
+            "give one int64 label for each image."
+        )
+    if not len(labels):
+        raise OcilError(f"{where}: it holds 0 images; copy the files again.")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise OcilError(
+            f"{where}: labels run from {low} to {high}; "
+            f"with {classes} classes they must lie in 0..{classes - 1}."
+        )
+    counts = np.bincount(labels, minlength=classes)
+    if not counts.all():
+        raise OcilError(
+            f"{where}: class {int(counts.argmin())} has no image; "
+            f"each of the {classes} classes needs at least one."
+        )

@@ -1,0 +1,247 @@
+"""The named data sets: published files, checksums, licences, and the usual way to stream them."""
+
+from __future__ import annotations
+
+from ocil.data import names
+from ocil.data.source import Source, SourceFile
+from ocil.errors import OcilError, suggest
+
+
+def _idx_files(mirrors: tuple[str, ...], facts: tuple[tuple, ...]) -> tuple[SourceFile, ...]:
+    """Build the four IDX files from (name, bytes, md5, md5 of the unpacked file or None)."""
+    return tuple(
+        SourceFile(name, tuple(m + name for m in mirrors), size, md5=md5, unpacked_md5=unpacked)
+        for name, size, md5, unpacked in facts
+    )
+
+
+_IDX_NAMES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+_DIGITS = Source(
+    name="digits",
+    title="Digits (8x8, bundled with scikit-learn)",
+    licence="CC BY 4.0 (UCI repository)",
+    citation="E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998",
+    home="https://archive.ics.uci.edu/dataset/80",
+    layout="bundled",
+    shape=(1, 8, 8),
+    classes=10,
+    train=1442,
+    test=355,
+    class_names=names.DIGITS,
+    protocol={"classes_per_task": 2, "net": "mlp", "augment": "affine", "memory": 100},
+)
+
+_MNIST = Source(
+    name="mnist",
+    title="MNIST handwritten digits",
+    licence="CC BY-SA 3.0",
+    citation="Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based learning applied to "
+    "document recognition, Proceedings of the IEEE 86(11), 1998",
+    home="http://yann.lecun.com/exdb/mnist/",
+    layout="idx",
+    shape=(1, 28, 28),
+    classes=10,
+    train=60_000,
+    test=10_000,
+    class_names=names.DIGITS,
+    place=_IDX_NAMES,
+    files=_idx_files(
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        (
+            (
+                _IDX_NAMES[0],
+                9_912_422,
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "6bbc9ace898e44ae57da46a324031adb",
+            ),
+            (
+                _IDX_NAMES[1],
+                28_881,
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "a25bea736e30d166cdddb491f175f624",
+            ),
+            (
+                _IDX_NAMES[2],
+                1_648_877,
+                "9fb629c4189551a2d022fa330f9573f3",
+                "2646ac647ad5339dbf082846283269ea",
+            ),
+            (
+                _IDX_NAMES[3],
+                4_542,
+                "ec29112dd5afa0611ce80d1b7f02629c",
+                "27ae3e4e09519cfbb04c329615203637",
+            ),
+        ),
+    ),
+    protocol={"classes_per_task": 2, "net": "mlp", "augment": "affine", "memory": 500},
+)
+
+_FASHION = Source(
+    name="fashion-mnist",
+    title="Fashion-MNIST articles of clothing",
+    licence="MIT",
+    citation="H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST: a novel image dataset for "
+    "benchmarking machine learning algorithms, arXiv:1708.07747, 2017",
+    home="https://github.com/zalandoresearch/fashion-mnist",
+    layout="idx",
+    shape=(1, 28, 28),
+    classes=10,
+    train=60_000,
+    test=10_000,
+    class_names=names.FASHION,
+    place=_IDX_NAMES,
+    # The publisher gives md5 for the gzip files only: unpacked files cannot be compared.
+    files=_idx_files(
+        (
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        ),
+        (
+            (_IDX_NAMES[0], 26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", None),
+            (_IDX_NAMES[1], 29_515, "25c81989df183df01b3e8a0aad5dffbe", None),
+            (_IDX_NAMES[2], 4_422_102, "bef4ecab320f06d8554ea6380940ec79", None),
+            (_IDX_NAMES[3], 5_148, "bb300cfdad3c16e7a12a480ee83cd310", None),
+        ),
+    ),
+    protocol={"classes_per_task": 2, "net": "mlp", "augment": "affine", "memory": 500},
+)
+
+_CIFAR_CITATION = (
+    "A. Krizhevsky, Learning multiple layers of features from tiny images, "
+    "technical report, University of Toronto, 2009"
+)
+
+_CIFAR10 = Source(
+    name="cifar10",
+    title="CIFAR-10 natural images",
+    licence="none stated; the authors ask for the citation",
+    citation=_CIFAR_CITATION,
+    home="https://www.cs.toronto.edu/~kriz/cifar.html",
+    layout="cifar",
+    shape=(3, 32, 32),
+    classes=10,
+    train=50_000,
+    test=10_000,
+    class_names=names.CIFAR10,
+    place=("cifar-10-python.tar.gz (or train.parquet and test.parquet)",),
+    files=(
+        SourceFile(
+            "cifar-10-python.tar.gz",
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-10-python.tar.gz",
+            ),
+            170_498_071,
+            md5="c58f30108f718f92721af3b95e74349a",
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        ),
+    ),
+    member_md5={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+    pixels={"train": "47af8b02cfcfb6cd", "test": "f9b1e2130bab680d"},
+    protocol={"classes_per_task": 2, "net": "resnet18", "augment": "full", "memory": 1000},
+)
+
+_CIFAR100 = Source(
+    name="cifar100",
+    title="CIFAR-100 natural images, fine labels",
+    licence="none stated; the authors ask for the citation",
+    citation=_CIFAR_CITATION,
+    home="https://www.cs.toronto.edu/~kriz/cifar.html",
+    layout="cifar",
+    shape=(3, 32, 32),
+    classes=100,
+    train=50_000,
+    test=10_000,
+    class_names=names.CIFAR100,
+    place=("cifar-100-python.tar.gz (or train.parquet and test.parquet)",),
+    files=(
+        SourceFile(
+            "cifar-100-python.tar.gz",
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-100-python.tar.gz",
+            ),
+            169_001_437,
+            md5="eb9058c3a382ffc7106e4002c42a8d85",
+            sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        ),
+    ),
+    member_md5={
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+    },
+    pixels={"train": "4e457917601a66ae", "test": "4cb8e5d9309da489"},
+    protocol={"classes_per_task": 10, "net": "resnet18", "augment": "full", "memory": 2000},
+)
+
+_TINY_LICENCE = "none stated; images under the ImageNet terms (non-commercial research)"
+_TINY_CITATION = "Y. Le and X. Yang, Tiny ImageNet visual recognition challenge, CS 231N, 2015"
+
+_TINY = Source(
+    name="tiny-imagenet",
+    title="Tiny-ImageNet, 200 classes",
+    licence=_TINY_LICENCE,
+    citation=_TINY_CITATION,
+    home="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+    layout="tiny",
+    shape=(3, 64, 64),
+    classes=200,
+    train=100_000,
+    test=10_000,
+    place=("tiny-imagenet-200.zip (or its folder)",),
+    files=(
+        SourceFile(
+            "tiny-imagenet-200.zip",
+            ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",),
+            248_100_043,
+            # Stanford publishes no checksum: this is the md5 that public loaders record.
+            md5="90528d7ca1a48142e341f4ef8d21d0de",
+        ),
+    ),
+    protocol={"classes_per_task": 2, "net": "resnet18", "augment": "full", "memory": 2000},
+)
+
+_TINY_20 = Source(
+    name="tiny-imagenet-20",
+    title="Tiny-ImageNet, every tenth class",
+    licence=_TINY_LICENCE,
+    citation=_TINY_CITATION,
+    home=_TINY.home,
+    layout="tiny",
+    shape=(3, 64, 64),
+    classes=20,
+    train=10_000,
+    test=1_000,
+    place=("tiny-imagenet-20.zip (20 classes in the layout of Tiny-ImageNet, or its folder)",),
+    protocol={"classes_per_task": 2, "net": "resnet18", "augment": "full", "memory": 500},
+)
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (_DIGITS, _MNIST, _FASHION, _CIFAR10, _CIFAR100, _TINY, _TINY_20)
+}
+
+
+def named(name: str) -> Source:
+    """Return the source with this name, or raise with the nearest known one."""
+    if name not in SOURCES:
+        known = ", ".join(SOURCES)
+        raise OcilError(f"No data set '{name}'; known are {known}.{suggest(name, SOURCES)}")
+    return SOURCES[name]

@@ -1,0 +1,127 @@
+"""A reader for the pickles of CIFAR that runs none of the code a pickle may ask for.
+
+A pickle is a small program. Two fences stand here. First every opcode is looked at: only those
+that build plain data, and the few by which numpy arrays were pickled, pass, and memo indices are
+bounded. Then the unpickler knows three names only, and what it gives for them are inert stand-ins
+of ours: they keep the bytes of an array, never call anything, and cannot be altered.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from typing import Any
+
+import numpy as np
+
+from ocil.data.damage import Damage
+
+_OPCODES = frozenset(
+    """
+    PROTO FRAME STOP MARK POP POP_MARK DUP MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES
+    EMPTY_LIST LIST APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    EMPTY_DICT DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD
+    """.split()  # noqa: SIM905
+)
+_LARGEST_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
+
+
+class _Inert:
+    """A value that stands for a name in a pickle and refuses to be given state."""
+
+    __slots__ = ()
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("a name was given a state")
+
+
+class _ArrayType(_Inert):
+    __slots__ = ()
+
+
+class _Reconstruct(_Inert):
+    __slots__ = ()
+
+    def __call__(self, *arguments: Any) -> PickledArray:
+        return PickledArray()
+
+
+class _DtypeMaker(_Inert):
+    __slots__ = ()
+
+    def __call__(self, code: Any, *flags: Any) -> _PickledDtype:
+        return _PickledDtype(code)
+
+
+class _PickledDtype:
+    __slots__ = ("code",)
+
+    def __init__(self, code: Any) -> None:
+        self.code = code.decode("latin1") if isinstance(code, bytes) else code
+
+    def __setstate__(self, state: Any) -> None:
+        """Ignore byte order and flags: a uint8 has none."""
+
+
+class PickledArray:
+    """The state of a pickled array: version, shape, dtype, Fortran order, bytes."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def rows(self, width: int) -> np.ndarray:
+        """Return uint8 (n, width), or raise for any other array."""
+        if not isinstance(self.state, tuple) or len(self.state) != 5:
+            raise Damage("its array is incomplete")
+        _, shape, dtype, fortran, data = self.state
+        code = dtype.code if isinstance(dtype, _PickledDtype) else None
+        if code != "u1" or fortran or not isinstance(data, bytes):
+            raise Damage("its array is not uint8 in C order")
+        if len(data) % width or shape != (len(data) // width, width):
+            raise Damage(f"its array is not (n, {width}) with {len(data)} bytes")
+        return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+
+
+_KNOWN = {
+    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct(),
+    ("numpy._core.multiarray", "_reconstruct"): _Reconstruct(),
+    ("numpy", "ndarray"): _ArrayType(),
+    ("numpy", "dtype"): _DtypeMaker(),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> Any:
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _KNOWN[module, name]
+
+
+def read_plain_pickle(data: bytes) -> dict[str, Any]:
+    """Return the dictionary in a CIFAR pickle; its arrays are PickledArray."""
+    try:
+        _check_opcodes(data)
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError("it is not a dictionary")
+        # Python 2 wrote byte strings
+        return {k.decode("latin1") if isinstance(k, bytes) else str(k): content[k] for k in content}
+    except Exception as error:  # a hostile pickle can provoke any kind
+        raise Damage(f"it is not a pickle of plain data and arrays ({error})") from error
+
+
+def _check_opcodes(data: bytes) -> None:
+    for opcode, argument, position in pickletools.genops(io.BytesIO(data)):
+        if opcode.name not in _OPCODES:
+            raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
+        is_put = opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
+        if is_put and not 0 <= int(argument or 0) <= _LARGEST_MEMO:
+            raise pickle.UnpicklingError(f"memo index {argument} at byte {position}")

@@ -1,0 +1,37 @@
+"""Class ids in order of first arrival, so that nobody needs the number of classes in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+class LabelMap:
+    """Maps labels (int or str) to ids 0, 1, 2, ... in the order in which they first appear.
+
+    >>> labels = LabelMap()
+    >>> labels.encode([7, 3, 7])
+    [0, 1, 0]
+    >>> labels.classes
+    [7, 3]
+    """
+
+    def __init__(self, classes: Iterable[int | str] = ()) -> None:
+        self.classes: list[int | str] = list(classes)
+        self._ids = {label: i for i, label in enumerate(self.classes)}
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def encode(self, labels: Sequence[int | str]) -> list[int]:
+        """Ids of the labels; unseen ones are added."""
+        ids = []
+        for label in labels:
+            known = self._ids.get(label)
+            if known is None:
+                known = self._ids[label] = len(self.classes)
+                self.classes.append(label)
+            ids.append(known)
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> list[int | str]:
+        return [self.classes[i] for i in ids]

@@ -1,0 +1,60 @@
+"""ER: experience replay (Rolnick et al. 2019; Chaudhry et al. 2019), the joint-pass form.
+
+For every stream batch X of n images draw m images from a reservoir sample of the stream and take
+one step on the mean cross-entropy of both together,
+
+    L = 1 / (m + n) * sum_i CE(W h(aug(x_i)) + b, y_i),
+
+then offer X, as it came, to the reservoir. No distillation, no class masking, no task identity:
+the floor that every other replay method has to beat.
+
+| symbol | here           | meaning                         |
+|--------|----------------|---------------------------------|
+| m      | settings.replay| images replayed per step        |
+| n      | settings.batch | images of the stream per batch  |
+| h      | model.net      | feature extractor               |
+| W, b   | model.head     | linear head over classes seen   |
+
+Differs from the reference code in that the head covers the classes seen so far only, and that the
+very first batch is learned as well (`skip_first` restores the reference; preset `reference`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from ocil.learners.learner import Learner
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+
+@dataclass(frozen=True)
+class ErSettings(Settings):
+    skip_first: bool = False
+    """Only store the very first batch, as the reference code does."""
+
+
+class Er(Learner):
+    method = "er"
+    title = "Experience replay"
+    paper = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning"
+    year = 2019
+    settings_type = ErSettings
+    presets = {"default": {}, "reference": {"skip_first": True, "ema": 0.0}}  # noqa: RUF012
+
+    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        assert isinstance(self.settings, ErSettings)
+        self.meet(batch.y)
+        report = {}
+        if not (self.settings.skip_first and self.memory is not None and not len(self.memory)):
+            for _ in range(self.settings.steps):
+                x, y = self.with_replay(batch)
+                loss = F.cross_entropy(self.logits(self.augmented(x)), y)
+                self.descend(loss)
+                report["loss"] = loss.detach()
+        if self.memory is not None:
+            self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        return report

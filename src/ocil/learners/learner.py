@@ -1,0 +1,245 @@
+"""The contract of a method.
+
+A learner is given batches of images and class ids 0, 1, 2, ... in order of first arrival, once
+each, and can be asked for scores at any time. It never learns of a class before its first image.
+
+    learn(batch)        one stream batch -> detached 0-d tensors to report; no host synchronisation
+    scores(x, readout)  (n, ...) images -> (n, classes seen); changes no state
+    begin_task, end_task    only called where `needs_tasks` is set
+
+This base holds what replay methods share: the net with its growing head, the optimiser, the
+average of the weights, the memory, and the read-outs from both sets of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+
+from ocil import augment, nets
+from ocil.errors import OcilError, suggest
+from ocil.learners.model import Model, WeightAverage
+from ocil.memory import Memory
+from ocil.nets.heads import grow_head
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+CHUNK = 256  # images per forward pass when features of many are wanted
+
+
+class Learner:
+    """Base of all methods; see the module's docstring."""
+
+    method: ClassVar[str]
+    title: ClassVar[str]
+    paper: ClassVar[str] = ""
+    year: ClassVar[int | None] = None
+    needs_tasks: ClassVar[bool] = False
+    settings_type: ClassVar[type[Settings]] = Settings
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init__(
+        self,
+        settings: Settings,
+        shape: Sequence[int],
+        generators: Mapping[str, torch.Generator],
+    ) -> None:
+        self.settings = settings
+        self.generators = generators
+        self.device = torch.device(settings.device)
+        self.augment = augment.build(settings.augment)
+        net = nets.build(
+            settings.net, tuple(shape), width=settings.width, generator=generators["init"]
+        )
+        self.model = Model(net, generators["init"]).to(self.device)
+        self.optimizer = self._optimizer()
+        self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
+        capacity = settings.memory
+        self.memory = Memory(capacity, self.device) if capacity is not None else None
+        self.classes = 0
+        self.backbone_images = 0  # images through the net while learning, all passes counted
+        self._means: dict[str, torch.Tensor] = {}
+        self.readout = self._checked_readout()
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        # The fused form does the same arithmetic in one pass; the plain one costs more than the
+        # forward and backward pass of the MLP together.
+        kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[self.settings.optimizer]
+        lr, decay = self.settings.lr, self.settings.weight_decay
+        return kind(self.model.parameters(), lr=lr, weight_decay=decay, fused=True)
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        raise NotImplementedError
+
+    def begin_task(self, task: int) -> None:
+        """Called before the first batch of a task where `needs_tasks` is set."""
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Called after the last batch of a task where `needs_tasks` is set; redone after a kill."""
+
+    def meet(self, y: torch.Tensor) -> None:
+        """Grow heads for classes that appear for the first time; forget cached read-outs."""
+        self._means.clear()
+        classes = max(self.classes, int(y.max()) + 1)
+        if classes > self.classes:
+            grow_head(self.model.head, classes, self.optimizer)
+            if self.average:
+                self.average.grow(classes)
+            self.classes = classes
+
+    def with_replay(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Replayed images first, then the stream's, raw: x (m + n, ...), y (m + n,)."""
+        x, y = batch.x.to(self.device), batch.y.to(self.device)
+        if self.memory is None or not len(self.memory) or not self.settings.replay:
+            return x, y
+        s = self.settings
+        old = self.memory.draw(s.replay, self.generators["memory"], s.retrieval)
+        return torch.cat([old["x"], x]), torch.cat([old["y"], y])
+
+    def augmented(self, x: torch.Tensor) -> torch.Tensor:
+        return self.augment(as_float(x), self.generators["augment"])
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Train-mode forward of float images, counted."""
+        self.backbone_images += len(x)
+        return self.model(x)
+
+    def descend(self, loss: torch.Tensor) -> None:
+        """One optimiser step on the loss, followed by the average of the weights."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        if self.average:
+            self.average.update()
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def readouts(self) -> list[str]:
+        names = ["head"] + ([] if self.memory is None else ["mean"])
+        return names + ([f"ema-{name}" for name in names] if self.average else [])
+
+    def _checked_readout(self) -> str:
+        wanted, known = self.settings.readout, self.readouts
+        if wanted == "auto":
+            return "ema-head" if self.average else "head"
+        if wanted not in known:
+            raise OcilError(
+                f"Unknown read-out '{wanted}' for {self.method}.{suggest(wanted, known)} "
+                f"Known here: {', '.join(known)}."
+            )
+        return wanted
+
+    def scores(self, x: torch.Tensor, readout: str | None = None) -> torch.Tensor:
+        """Scores (n, classes seen) of raw images, larger is likelier, for one read-out."""
+        name = readout or self.readout
+        return self.all_scores(x, [name])[name]
+
+    @torch.inference_mode()
+    def all_scores(self, x: torch.Tensor, wanted: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Scores of several read-outs, with one forward pass for each set of weights."""
+        found: dict[str, torch.Tensor] = {}
+        sets = {"": self.model, "ema-": self.average.model if self.average else None}
+        for prefix, model in sets.items():
+            names = [w for w in wanted if w.startswith("ema-") == bool(prefix)]
+            if names and model is not None:
+                features = self.features(model, x)
+                for name in names:
+                    reader = getattr(self, f"read_{name.removeprefix(prefix).replace('-', '_')}")
+                    found[name] = reader(model, features)
+        return found
+
+    def features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+        """Eval-mode features (n, d) of raw images, without augmentation."""
+        with evaluating(model):
+            chunks = x.to(self.device).split(CHUNK)
+            return torch.cat([model.net(as_float(chunk)) for chunk in chunks])
+
+    def read_head(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        return model.head(features)
+
+    def read_mean(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        """Minus the squared distance to each class mean of the memory, all of unit length.
+
+        A class that the memory does not hold gets -inf. Means are kept until the next `learn`.
+        """
+        assert self.memory is not None
+        key = "ema" if self.average and model is self.average.model else "live"
+        if key not in self._means:
+            count = len(self.memory)
+            old = F.normalize(self.features(model, self.memory.columns["x"][:count]), dim=1)
+            y = self.memory.columns["y"][:count]
+            sums = old.new_zeros(self.classes, old.shape[1]).index_add_(0, y, old)
+            mean = F.normalize(sums, dim=1)
+            absent = torch.bincount(y, minlength=self.classes) == 0
+            self._means[key] = mean.masked_fill(absent[:, None], torch.inf)
+        distance = torch.cdist(F.normalize(features, dim=1), self._means[key])
+        return -distance.square().nan_to_num(nan=torch.inf)
+
+    # ---------------------------------------------------------------- state
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes held beyond net and memory: the averaged weights, and what a method adds."""
+        if not self.average:
+            return 0
+        held = self.average.model.state_dict().values()
+        return sum(t.numel() * t.element_size() for t in held)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Every tensor that later behaviour depends on, by a flat name."""
+        state = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        for i, p in enumerate(self._parameters()):
+            for k, v in self.optimizer.state.get(p, {}).items():
+                state[f"optimizer.{i}.{k}"] = torch.as_tensor(v)
+        if self.average:
+            state |= {f"average.{k}": v for k, v in self.average.model.state_dict().items()}
+            state["average.updates"] = torch.tensor(self.average.updates)
+        if self.memory is not None:
+            state |= {f"memory.{k}": v for k, v in self.memory.state_dict().items()}
+        counts = [self.classes, self.backbone_images]
+        return state | {"counts": torch.tensor(counts)}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        self._means.clear()
+        self.classes, self.backbone_images = state["counts"].tolist()
+        self.model.load_state_dict(below(state, "model."))
+        for i, p in enumerate(self._parameters()):
+            saved = below(state, f"optimizer.{i}.")
+            if saved:
+                moved = {k: v.to(self.device, copy=True) for k, v in saved.items()}
+                self.optimizer.state[p] = moved
+        if self.average:
+            self.average.load(below(state, "average."))
+        if self.memory is not None:
+            self.memory.load_state_dict(below(state, "memory."))
+
+    def _parameters(self) -> Iterator[torch.nn.Parameter]:
+        for group in self.optimizer.param_groups:
+            yield from group["params"]
+
+
+def as_float(x: torch.Tensor) -> torch.Tensor:
+    """uint8 images to float32 in [0, 1]; float input is left as it is."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
+
+
+def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Eval mode inside, the mode of before afterwards."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)

@@ -1,0 +1,67 @@
+"""A feature extractor with a growing head, and the running average of its weights."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from ocil.nets.heads import GrowingLinear, grow_head
+
+
+class Model(nn.Module):
+    """net: images (n, ...) -> features (n, d); head: features -> logits (n, classes seen)."""
+
+    def __init__(self, net: nn.Module, generator: torch.Generator) -> None:
+        super().__init__()
+        self.net = net
+        self.head = GrowingLinear(int(net.features), generator)  # pyright: ignore
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.net(x))
+
+
+class WeightAverage:
+    """Exponential average of weights and batch-norm statistics.
+
+    theta_bar <- a_t theta_bar + (1 - a_t) theta with a_t = min(a, (1 + t) / (10 + t)), t counting
+    the updates so far: the first steps, far from any good weights, are forgotten quickly.
+    """
+
+    def __init__(self, model: Model, decay: float) -> None:
+        self.decay = decay
+        self.updates = 0
+        self.live = model
+        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+        self._pairs: tuple[list[torch.Tensor], list[torch.Tensor]] | None = None
+
+    def grow(self, classes: int) -> None:
+        """New classes start with the rows that the live head drew for them."""
+        mine, live = self.model.head, self.live.head
+        known = mine.classes
+        grow_head(mine, classes)
+        for name in mine.rows:
+            getattr(mine, name).data[known:] = getattr(live, name).data[known:]
+        self._pairs = None
+
+    def _matched(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Averaged and live tensors in the same order; collecting them each step costs more than
+        the average itself, so the lists are kept until the head grows."""
+        if self._pairs is None:
+            mine, live = self.model.state_dict(), self.live.state_dict()
+            names = [name for name, value in live.items() if value.is_floating_point()]
+            self._pairs = [mine[n] for n in names], [live[n] for n in names]
+        return self._pairs
+
+    def load(self, state: dict[str, torch.Tensor]) -> None:
+        self.updates = int(state.pop("updates"))
+        self.model.load_state_dict(state)
+        self._pairs = None
+
+    @torch.no_grad()
+    def update(self) -> None:
+        a = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        mine, live = self._matched()
+        torch._foreach_lerp_(mine, live, 1 - a)
+        self.updates += 1

@@ -1,0 +1,120 @@
+"""The replay memory: one tensor store of images, labels and named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from ocil.memory import policies
+
+
+class Memory:
+    """At most `capacity` images with their class ids and the columns a learner adds.
+
+    Images are kept as they arrive (uint8 or float32), never augmented. `members[c]` lists the
+    slots of class c and `place[slot]` the position in that list, so that entering, leaving and
+    drawing cost the same at every size.
+
+    >>> memory = Memory(capacity=2)
+    >>> x, y = torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0])
+    >>> memory.write([0, 1, -1], x, y)
+    >>> len(memory), memory.members
+    (2, [[0], [1]])
+    """
+
+    def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
+        self.capacity = capacity
+        self.device = torch.device(device)
+        self.seen = 0  # items offered so far
+        self.columns: dict[str, torch.Tensor] = {}  # each (capacity, ...), filled to len(self)
+        self.labels: list[int] = []  # class id of each filled slot
+        self.members: list[list[int]] = []
+        self.place: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def reservoir(
+        self, x: torch.Tensor, y: torch.Tensor, generator: torch.Generator, **columns: torch.Tensor
+    ) -> None:
+        """Offer a batch: every image of the stream so far ends up kept with equal probability."""
+        slots = policies.reservoir(self.seen, self.capacity, len(y), generator)
+        self.seen += len(y)
+        self.write(slots, x, y, **columns)
+
+    def draw(
+        self, wanted: int, generator: torch.Generator, how: str = "uniform"
+    ) -> dict[str, torch.Tensor]:
+        """`wanted` different entries (all if there are fewer), with every column."""
+        if how == "balanced":
+            filled = [slots for slots in self.members if slots]
+            return self.read(policies.balanced(filled, wanted, generator))
+        return self.read(policies.uniform(len(self), wanted, generator))
+
+    def read(self, slots: Sequence[int]) -> dict[str, torch.Tensor]:
+        index = torch.tensor(slots, dtype=torch.int64, device=self.device)
+        return {name: column.index_select(0, index) for name, column in self.columns.items()}
+
+    def write(
+        self, slots: Sequence[int], x: torch.Tensor, y: torch.Tensor, **columns: torch.Tensor
+    ) -> None:
+        """Put item i of the batch into slots[i]; -1 skips it; of two for one slot the last stays.
+
+        New slots are taken in order: slot len(memory) is the next free one.
+        """
+        source = {slot: item for item, slot in enumerate(slots) if slot >= 0}
+        if not source:
+            return
+        classes = y.tolist()
+        for slot, item in source.items():
+            self._enter(slot, classes[item])
+        target = torch.tensor(list(source), device=self.device)
+        items = torch.tensor(list(source.values()), device=x.device)
+        for name, value in {"x": x, "y": y, **columns}.items():
+            if name not in self.columns:
+                shape = (self.capacity, *value.shape[1:])
+                self.columns[name] = torch.zeros(shape, dtype=value.dtype, device=self.device)
+            self.columns[name][target] = value[items].to(self.device)
+
+    def _enter(self, slot: int, label: int) -> None:
+        """Keep the class lists: O(1) by moving the last of the old class into the gap."""
+        if slot < len(self.labels):
+            old = self.members[self.labels[slot]]
+            gap, last = self.place[slot], old.pop()
+            if last != slot:
+                old[gap], self.place[last] = last, gap
+        else:
+            self.labels.append(label)
+            self.place.append(0)
+        while len(self.members) <= label:
+            self.members.append([])
+        self.labels[slot] = label
+        self.place[slot] = len(self.members[label])
+        self.members[label].append(slot)
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the filled slots."""
+        filled = len(self)
+        return sum(c[:filled].numel() * c.element_size() for c in self.columns.values())
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Filled slots only. `place` is state: the order of a class list decides later draws."""
+        filled = {f"column.{name}": c[: len(self)] for name, c in self.columns.items()}
+        return filled | {"place": torch.tensor(self.place), "seen": torch.tensor(self.seen)}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.seen, self.place = int(state["seen"]), state["place"].tolist()
+        self.columns = {}
+        for key, filled in state.items():
+            if key.startswith("column."):
+                whole = torch.zeros((self.capacity, *filled.shape[1:]), dtype=filled.dtype)
+                whole[: len(filled)] = filled
+                self.columns[key.removeprefix("column.")] = whole.to(self.device)
+        self.labels = self.columns["y"][: len(self.place)].tolist() if self.columns else []
+        self.members = [[] for _ in range(max(self.labels, default=-1) + 1)]
+        for label in self.labels:
+            self.members[label].append(0)
+        for slot, label in enumerate(self.labels):
+            self.members[label][self.place[slot]] = slot

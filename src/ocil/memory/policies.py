@@ -1,0 +1,74 @@
+"""Who enters, who leaves, who is replayed: functions that choose indices and touch no images.
+
+Each costs as much as the images it chooses, whatever the size of the memory.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def reservoir(seen: int, capacity: int, items: int, generator: torch.Generator) -> list[int]:
+    """Slots for `items` new images, or -1 for "not kept" (Vitter 1985, algorithm R, exact).
+
+    Item number n (counting from 1) is kept with probability min(1, capacity / n): while there is
+    room it takes the next slot, afterwards j ~ U{0..n-1} and it takes slot j if j < capacity.
+    One draw per item, also while there is room, so that the draws depend on the stream alone.
+    """
+    slots = []
+    for u in torch.rand(items, dtype=torch.float64, generator=generator).tolist():
+        slot = seen if seen < capacity else int(u * (seen + 1))
+        slots.append(slot if slot < capacity else -1)
+        seen += 1
+    return slots
+
+
+def uniform(count: int, wanted: int, generator: torch.Generator) -> list[int]:
+    """`wanted` different numbers of 0..count-1, every subset equally likely (Floyd's algorithm).
+
+    All of them, in order, if there are no more than wanted.
+    """
+    if count <= wanted:
+        return list(range(count))
+    chosen: dict[int, None] = {}
+    draws = torch.rand(wanted, dtype=torch.float64, generator=generator).tolist()
+    for top, u in zip(range(count - wanted, count), draws, strict=True):
+        pick = int(u * (top + 1))
+        chosen[top if pick in chosen else pick] = None
+    return list(chosen)
+
+
+def balanced(members: list[list[int]], wanted: int, generator: torch.Generator) -> list[int]:
+    """`wanted` different slots, spread over the classes as evenly as their sizes allow.
+
+    members: the slots of each class that has any. The classes are put in random order (or, with
+    more classes than images, a random choice of them is taken); each gives an equal share, the
+    remainder goes to the first in that order, and a class with too few passes its rest on.
+    """
+    order = uniform(len(members), min(wanted, len(members)), generator)
+    if len(order) == len(members):  # `uniform` returns all in order: shuffle them
+        keys = torch.rand(len(order), dtype=torch.float64, generator=generator).tolist()
+        order = [i for _, i in sorted(zip(keys, order, strict=True))]
+    quota = _fill([len(members[i]) for i in order], wanted)
+    chosen = []
+    for i, share in zip(order, quota, strict=True):
+        chosen += [members[i][j] for j in uniform(len(members[i]), share, generator)]
+    return chosen
+
+
+def _fill(sizes: list[int], wanted: int) -> list[int]:
+    """Equal shares with the rest of small classes passed on to the others.
+
+    >>> _fill([10, 2, 10], 11)
+    [5, 2, 4]
+    """
+    shares = [0] * len(sizes)
+    left, open_classes = min(wanted, sum(sizes)), list(range(len(sizes)))
+    while left:
+        each, extra = divmod(left, len(open_classes))
+        for rank, i in enumerate(open_classes):
+            more = min(each + (rank < extra), sizes[i] - shares[i])
+            shares[i] += more
+            left -= more
+        open_classes = [i for i in open_classes if shares[i] < sizes[i]]
+    return shares

@@ -1,0 +1,88 @@
+"""Weighted moments of batched diagonal mixtures, as matrix products over [classes, K, points].
+
+Responsibilities are (B, K, n): points last, which is the layout the products are fastest in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+LOG_2PI = 1.8378770664093453
+
+
+class Moments(NamedTuple):
+    """Mass, mean and (biased) variance of each component."""
+
+    mass: Tensor  # (B, K)
+    mean: Tensor  # (B, K, d)
+    var: Tensor  # (B, K, d)
+
+
+class Points(NamedTuple):
+    """A window of points with its squares, moved by `shift` so that squares keep their digits."""
+
+    z: Tensor  # (B, n, d), shifted
+    square: Tensor  # (B, n, d)
+    mask: Tensor  # (B, n) bool
+    shift: Tensor  # (B, 1, d)
+
+
+def window_points(z: Tensor, mask: Tensor, shift: Tensor) -> Points:
+    """Points of z (B, n, d) relative to shift (B, 1, d)."""
+    z = z - shift
+    return Points(z, z * z, mask, shift)
+
+
+def component_log_density(points: Points, mu: Tensor, var: Tensor) -> Tensor:
+    """log N(z; mu_k, diag var_k) -> (B, K, n), the square expanded into two products."""
+    precision = var.reciprocal()
+    mu = mu - points.shift
+    weighted = mu * precision
+    offset = (weighted * mu + var.log()).sum(-1, keepdim=True) + mu.shape[-1] * LOG_2PI  # (B, K, 1)
+    quadratic = torch.baddbmm(offset, precision, points.square.mT)
+    return torch.baddbmm(quadratic, weighted, points.z.mT, beta=-0.5, alpha=1.0)
+
+
+def weighted_moments(resp: Tensor, points: Points) -> Moments:
+    """Moments under responsibilities (B, K, n), zero where the mask is; mean is not shifted."""
+    mass = resp.sum(-1)
+    share = resp / mass.clamp(min=torch.finfo(resp.dtype).tiny).unsqueeze(-1)
+    mean = share @ points.z
+    var = (share @ points.square - mean.square()).clamp(min=0)
+    return Moments(mass, mean + points.shift, var)
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """Moments of the union of two weighted samples (Chan, Golub, LeVeque 1983)."""
+    mass = a.mass + b.mass
+    share = (b.mass / mass.clamp(min=torch.finfo(mass.dtype).tiny)).unsqueeze(-1)  # of b
+    gap = b.mean - a.mean
+    mean = a.mean + share * gap
+    var = a.var + share * (b.var - a.var + (1 - share) * gap.square())
+    return Moments(mass, mean, var)
+
+
+def regularise(
+    moments: Moments, base: Tensor, prior: float, floor: float
+) -> tuple[Tensor, Tensor]:
+    """Variance (B, K, d) with a prior and a floor, and the class's pooled variance (B, 1, d).
+
+    v_k <- (N_k v_k + prior * v_pool) / (N_k + prior), v_pool = sum_k N_k v_k / sum_k N_k, itself
+    drawn towards `base` (d,) by `prior` pseudo-points, and v_k >= floor * mean_d(v_pool).
+    """
+    mass = moments.mass.unsqueeze(-1)  # (B, K, 1)
+    scatter = (mass * moments.var).sum(1, keepdim=True) + prior * base
+    pooled = scatter / (mass.sum(1, keepdim=True) + prior).clamp(min=1e-12)
+    var = (mass * moments.var + prior * pooled) / (mass + prior).clamp(min=1e-12)
+    least = floor * pooled.mean(-1, keepdim=True)
+    return torch.maximum(var, least.clamp(min=torch.finfo(var.dtype).tiny * 1e8)), pooled
+
+
+def merged_gaussian(mu: Tensor, var: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
+    """One Gaussian with the mixture's mean and variance: (B, K, d), (B, K) -> (B, d), (B, d)."""
+    mean = (pi.unsqueeze(-1) * mu).sum(-2)
+    spread = var + (mu - mean.unsqueeze(-2)).square()
+    return mean, (pi.unsqueeze(-1) * spread).sum(-2)

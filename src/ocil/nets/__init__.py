@@ -1,0 +1,78 @@
+"""Networks that turn items into feature vectors; heads are in `ocil.nets.heads`.
+
+Every network has `features`, `stage_features`, `forward(x) -> (n, features)` and
+`forward_stages(x)`, one vector per stage of which the last equals `forward(x)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from ocil.errors import OcilError, suggest
+from ocil.nets.mlp import MLP
+from ocil.nets.resnet import ResNet18
+
+DEFAULT_WIDTHS = {"mlp": 400, "resnet18": 20, "resnet18-global": 20, "identity": 0}
+NAMES = tuple(DEFAULT_WIDTHS)
+
+
+@runtime_checkable
+class Net(Protocol):
+    """What learners may ask of a network besides being an nn.Module."""
+
+    features: int
+    stage_features: tuple[int, ...]
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def forward_stages(self, x: Tensor) -> list[Tensor]: ...
+
+
+class Identity(nn.Module):
+    """The flat input as its own feature, for streams of embeddings."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.features = math.prod(shape)
+        self.stage_features = (self.features,)
+
+    def forward_stages(self, x: Tensor) -> list[Tensor]:
+        """The one stage there is, (n, features)."""
+        return [x.flatten(1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, features)."""
+        return x.flatten(1)
+
+
+def build(
+    name: str, shape: Sequence[int], *, width: int | None = None, generator: torch.Generator
+) -> nn.Module:
+    """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
+
+    `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels.
+    """
+    if name not in DEFAULT_WIDTHS:
+        known = ", ".join(NAMES)
+        raise OcilError(
+            f"There is no network '{name}'; choose one of {known}.{suggest(name, NAMES)}"
+        )
+    if width is not None and width < 0:
+        raise OcilError(
+            f"The network's width is {width}; give a positive number, or 0 for its own."
+        )
+    width = width or DEFAULT_WIDTHS[name]
+    seed = int(torch.randint(2**62, (), generator=generator))
+    # torch's layers initialise themselves from the global generator: lend it the seed, restore it
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        if name == "mlp":
+            return MLP(shape, width)
+        if name == "identity":
+            return Identity(shape)
+        return ResNet18(shape, width, pool="global" if name == "resnet18-global" else "window")

@@ -1,0 +1,101 @@
+"""RESULTS.md: every study's records as tables with the commands that made them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ocil.errors import OcilError
+from ocil.report import text
+from ocil.report.groups import Group, Record, group
+from ocil.report.render import to_markdown
+from ocil.report.tables import comparison
+from ocil.run.reading import find_records
+
+_INTRODUCTION = """\
+# Results
+
+Made by `make results` from the records in this folder; do not edit. Accuracies and forgetting are
+percent, mean ± standard deviation (n - 1) over seeds. Columns named after a read-out hold the
+average accuracy over all tasks at the end of the stream; the bold one is the read-out that the
+runs report, and forgetting is that read-out's. Images/step counts the images that go forward and
+backward through the net per batch of the stream.
+"""
+_MAX_README = 200_000  # characters
+
+
+def results_markdown(root: Path | str) -> str:
+    """The text of RESULTS.md for a folder laid out as STUDY/JOB/record.json.
+
+    STUDY/README.md, if there is one, introduces the section of its study.
+    """
+    root = Path(root)
+    studies: dict[str, list[Record]] = {}
+    for path, record in find_records(root):
+        folders = path.relative_to(root).parts[:-1]
+        studies.setdefault(folders[0] if len(folders) > 1 else "", []).append(record)
+    sections = [_section(root, name, studies[name]) for name in sorted(studies)]
+    return "\n".join([_INTRODUCTION, *(sections or ["There are no records yet.\n"])])
+
+
+def _section(root: Path, study: str, records: Sequence[Record]) -> str:
+    title, body = _readme(root / study / "README.md") if study else ("", "")
+    heading = title or text.markdown(text.plain(study or "single runs"))
+    return "\n".join([f"## {heading}\n", *([body] if body else []), *_tables(group(records))])
+
+
+def _tables(groups: Sequence[Group]) -> Iterator[str]:
+    """One table for each data set, split and memory size; tuning comes last.
+
+    Runs without a memory (the floor) stand in every table of their data set and split.
+    """
+    places = sorted({(g.split, g.data) for g in groups})
+    for split, data in places:
+        here = [g for g in groups if (g.split, g.data) == (split, data)]
+        free = [g for g in here if g.memory is None]
+        for size in sorted({g.memory for g in here if g.memory is not None}) or [None]:
+            members = [g for g in here if g.memory == size and size is not None] + free
+            yield f"### {_title(data, size, split)}\n"
+            yield to_markdown(comparison(members))
+            yield commands(members)
+
+
+def _title(data: str, size: int | None, split: str) -> str:
+    title = text.markdown(text.plain(data))
+    title += ", no memory" if size is None else f", memory {size}"
+    tuning = "Tuning, on images held out of the training set: "
+    return tuning + title if split == "validation" else title
+
+
+def commands(groups: Sequence[Group]) -> str:
+    """A code block with the command of each group's first run and the seeds of all."""
+    lines = []
+    for g in groups:
+        seeds = "seed" if len(g.seeds) == 1 else "seeds"
+        shown = text.command(g.first["command"])
+        lines.append(f"{shown}  # {seeds} {text.number_ranges(g.seeds)}\n")
+    ticks = max([2, *(len(run) for line in lines for run in re.findall("`+", line))])
+    fence = "`" * (ticks + 1)
+    return f"{fence}sh\n{''.join(lines)}{fence}\n"
+
+
+def _readme(path: Path) -> tuple[str, str]:
+    """Title and body of a study's introduction, its headings one level down."""
+    if not path.is_file():
+        return "", ""
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise OcilError(f"{path} cannot be read as UTF-8 text; mend or remove it.") from None
+    if len(content) > _MAX_README:
+        raise OcilError(f"{path} has {len(content)} characters, at most {_MAX_README} fit.")
+    title, lines, code = "", [], False
+    for line in content.strip().splitlines():
+        code ^= line.lstrip().startswith(("```", "~~~"))
+        if line.startswith("# ") and not (title or lines):
+            title = line[2:].strip()
+        else:
+            lines.append("#" + line if line.startswith("#") and not code else line)
+    body = "\n".join(lines).strip()
+    return title, body + "\n" if body else ""

@@ -1,0 +1,144 @@
+"""Tables of groups of runs; `render` writes them in any of its languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ocil.report import text
+from ocil.report.groups import Group, Record, Summary, group, labels, readouts
+from ocil.report.render import NOTHING, Cell, Strong, Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group and one of its read-outs; percent, mean and deviation over the runs."""
+
+    group: Group
+    label: str
+    readout: str
+    reported: bool
+    accuracy: Summary | None
+    forgetting: Summary | None
+    learning: Summary | None
+    anytime: Summary | None
+    worst: Summary | None
+    runs: int
+    seeds: tuple[int, ...]
+    backbone_images_per_step: Summary | None
+    gradient_steps_per_batch: Summary | None
+    bytes_held: Summary | None
+    seconds: Summary | None
+    command: str
+
+
+def overview(records: Iterable[Record]) -> list[Row]:
+    """A row per group of runs and read-out, in the order of `groups.group`."""
+    groups = group(records)
+    return [
+        _row(g, label, readout)
+        for g, label in zip(groups, labels(groups), strict=True)
+        for readout in readouts([g])
+    ]
+
+
+def _row(g: Group, label: str, readout: str) -> Row:
+    return Row(
+        group=g,
+        label=label,
+        readout=readout,
+        reported=readout == g.readout,
+        accuracy=g.summary("accuracy", readout),
+        forgetting=g.summary("forgetting", readout),
+        learning=g.summary("learning", readout),
+        anytime=g.summary("anytime", readout),
+        worst=g.summary("worst", readout),
+        runs=len(g.records),
+        seeds=g.seeds,
+        backbone_images_per_step=g.fact("backbone_images_per_step"),
+        gradient_steps_per_batch=g.fact("gradient_steps_per_batch"),
+        bytes_held=g.fact("bytes_held"),
+        seconds=g.fact("seconds"),
+        command=text.command(g.first["command"]),
+    )
+
+
+def overview_table(rows: Sequence[Row], full: bool = False) -> Table:
+    """For people: without columns that say nothing and, unless `full`, the less asked for."""
+    several = {
+        "data": len({(row.group.data, row.group.split) for row in rows}) > 1,
+        "settings": any(row.label for row in rows),
+        **dict.fromkeys(("learning", "worst case", "images/step"), full),
+    }
+    columns: tuple[str, ...] = (
+        "method", "data", "memory", "settings", "read-out", "accuracy", "forgetting", "learning",
+        "anytime", "worst case", "runs", "images/step", "seconds",
+    )  # fmt: skip
+    shown = [name for name in columns if several.get(name, True)]
+    cells = [dict(zip(columns, _overview_cells(row), strict=True)) for row in rows]
+    return Table(tuple(shown), [[line[name] for name in shown] for line in cells])
+
+
+def _overview_cells(row: Row) -> list[Cell]:
+    g = row.group
+    accuracy = measured(row.accuracy)
+    return [
+        g.method,
+        g.data if g.split == "test" else f"{g.data} (validation)",
+        memory(g),
+        row.label,
+        row.readout,
+        Strong(accuracy) if row.reported else accuracy,
+        *(measured(x) for x in (row.forgetting, row.learning, row.anytime, row.worst)),
+        row.runs,
+        rounded(row.backbone_images_per_step),
+        rounded(row.seconds),
+    ]
+
+
+def overview_numbers(rows: Sequence[Row]) -> Table:
+    """For programs: every number in full, mean and deviation in columns of their own."""
+    metrics = ("accuracy", "forgetting", "learning", "anytime", "worst")
+    facts = ("backbone_images_per_step", "gradient_steps_per_batch", "bytes_held", "seconds")
+    names = ("method", "data", "split", "memory", "settings", "readout")
+    pairs = [f"{name}_{part}" for name in metrics for part in ("mean", "std")]
+    body: list[list[Cell]] = []
+    for row in rows:
+        g = row.group
+        line: list[Cell] = [g.method, g.data, g.split, g.memory, row.label, row.readout]
+        for name in metrics:
+            summary: Summary | None = getattr(row, name)
+            line += [summary.mean, summary.deviation] if summary else [None, None]
+        line += [len(g.records), text.number_ranges(row.seeds)]
+        line += [summary.mean if (summary := getattr(row, name)) else None for name in facts]
+        body.append([*line, row.command])
+    return Table((*names, *pairs, "runs", "seeds", *facts, "command"), body, names)
+
+
+def comparison(groups: Sequence[Group]) -> Table:
+    """A row per group, the accuracy of each read-out side by side, the reported one strong."""
+    names = readouts(groups)
+    columns = ("method", "settings", *names, "forgetting", "runs", "images/step")
+    body: list[list[Cell]] = []
+    for g, label in zip(groups, labels(groups), strict=True):
+        scores = [measured(g.summary("accuracy", name)) for name in names]
+        shown = [Strong(s) if n == g.readout else s for n, s in zip(names, scores, strict=True)]
+        images = rounded(g.fact("backbone_images_per_step"))
+        forgotten = measured(g.summary("forgetting"))
+        body.append([g.method, label, *shown, forgotten, len(g.records), images])
+    return Table(columns, body)
+
+
+def measured(summary: Summary | None) -> str:
+    return NOTHING if summary is None else str(summary)
+
+
+def rounded(summary: Summary | None) -> str:
+    """The mean with three digits or all in front of the point: 0.123, 12.3, 1234."""
+    if summary is None:
+        return NOTHING
+    return f"{summary.mean:.0f}" if summary.mean >= 100 else f"{summary.mean:.3g}"
+
+
+def memory(g: Group) -> str:
+    return NOTHING if g.memory is None else str(g.memory)

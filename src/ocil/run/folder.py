@@ -1,0 +1,122 @@
+"""A run folder: settings.json before step 0, events.jsonl as it goes, record.json at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ocil.errors import OcilError
+from ocil.learners import registry
+from ocil.run.files import cannot_write, make_folder, write_atomic
+from ocil.settings import Settings, from_mapping, job_id, to_mapping
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is: a method with all its settings. The run is a pure function of this."""
+
+    method: str
+    settings: Settings
+    preset: str = "default"
+    study: str | None = None
+
+    @property
+    def job(self) -> str:
+        kind = registry.get(self.method).settings_type
+        return job_id(self.method, to_mapping(self.settings), kind())
+
+
+class RunFolder:
+    """Paths and the append-only events of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.settings, self.record = self.path / "settings.json", self.path / "record.json"
+        self.events, self.checkpoints = self.path / "events.jsonl", self.path / "checkpoints"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from working on the same run."""
+        make_folder(self.path)
+        try:
+            with FileLock(self.path / ".lock", timeout=0):
+                yield
+        except Timeout:
+            raise OcilError(f"Another process is working on {self.path}; wait for it.") from None
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+
+    def create(self, plan: Plan) -> None:
+        """Claim the folder for a plan; a folder that already holds a run is refused."""
+        if self.settings.exists() or self.record.exists():
+            raise OcilError(
+                f"{self.path} already holds a run. Continue it with `ocil resume {self.path}`, "
+                "look at it with `ocil show`, or choose another --out."
+            )
+        make_folder(self.path)
+        content = {
+            "schema": SCHEMA,
+            "method": plan.method,
+            "preset": plan.preset,
+            "study": plan.study,
+            "settings": to_mapping(plan.settings),
+        }
+        write_atomic(self.settings, json.dumps(content, indent=1).encode())
+
+    def plan(self) -> Plan:
+        """Read back what the run is."""
+        try:
+            content = json.loads(self.settings.read_bytes())
+            if content["schema"] > SCHEMA:
+                raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
+            kind = registry.get(content["method"]).settings_type
+            settings = from_mapping(kind, content["settings"], str(self.settings))
+            return Plan(content["method"], settings, content["preset"], content["study"])
+        except FileNotFoundError:
+            raise OcilError(
+                f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OcilError(f"{self.settings} cannot be read ({error}).") from error
+
+    def append(self, event: dict[str, Any]) -> None:
+        """Add one line; it is in the hands of the system before this returns."""
+        try:
+            handle = os.open(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                # A kill can leave half a line behind: start on a fresh one.
+                size = os.fstat(handle).st_size
+                torn = size and os.pread(handle, 1, size - 1) != b"\n"
+                os.write(handle, (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n")
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise cannot_write(self.events, error) from error
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """All whole lines; torn ones are left out."""
+        events = []
+        if self.events.exists():
+            for line in self.events.read_bytes().splitlines():
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
+
+    def sync_events(self) -> None:
+        """Make the events durable; called before a checkpoint that counts on them."""
+        if self.events.exists():
+            with open(self.events, "rb") as file:
+                os.fsync(file.fileno())

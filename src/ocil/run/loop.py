@@ -1,0 +1,249 @@
+"""A run from its first batch to its record: stream -> learn -> evaluate -> record."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ocil import data
+from ocil.errors import OcilError, Stopped
+from ocil.run import checkpoint, record
+from ocil.run.display import Display
+from ocil.run.evaluate import evaluate
+from ocil.run.folder import Plan, RunFolder
+from ocil.run.session import Session
+from ocil.stream import Piece, Stream, probe_indices
+
+log = logging.getLogger("ocil")
+Listener = Callable[[dict[str, Any]], None]
+
+
+def start_run(
+    plan: Plan, out: Path, *, data_dir: Path | None = None, listeners: Sequence[Listener] = ()
+) -> dict[str, Any]:
+    """Carry out a plan in a new folder and return its record."""
+    folder = RunFolder(out)
+    if folder.settings.exists() or folder.record.exists():
+        folder.create(plan)  # says that the folder is taken
+    dataset = data.load(plan.settings.data, data_dir)  # what cannot be read leaves no folder behind
+    with folder.locked():
+        folder.create(plan)
+        return _Run(folder, plan, dataset, listeners).carry_out()
+
+
+def resume_run(
+    out: Path, *, data_dir: Path | None = None, listeners: Sequence[Listener] = ()
+) -> dict[str, Any]:
+    """Continue a run from its newest sound checkpoint, or start it if there is none."""
+    folder = RunFolder(out)
+    plan = folder.plan()
+    if folder.record.exists():
+        raise OcilError(f"{out} is finished; look at it with `ocil show {out}`.")
+    dataset = data.load(plan.settings.data, data_dir)
+    with folder.locked():
+        return _Run(folder, plan, dataset, listeners).carry_out()
+
+
+class _Run:
+    """The parts of one run; `carry_out` is the loop."""
+
+    def __init__(
+        self, folder: RunFolder, plan: Plan, dataset: data.Dataset, listeners: Sequence[Listener]
+    ) -> None:
+        self.folder, self.plan, self.settings = folder, plan, plan.settings
+        self.listeners = listeners
+        self.images, self.labels = dataset.train_images, dataset.train_labels
+        self.dataset = dataset
+        self.stream = Stream(self.labels, self.settings)
+        if self.settings.validate:
+            held = self.stream.held_out
+            self.test_images, self.test_labels = self.images[held], self.labels[held]
+        else:
+            self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
+        self.probe = probe_indices(self.test_labels, self.settings.probe)
+        self.threads = _set_threads(self.settings.threads)
+        self.session = Session(plan.method, self.settings, self.images.shape[1:])
+        self.seconds = 0.0
+        self.evaluations: list[dict[str, Any]] = []
+
+    def carry_out(self) -> dict[str, Any]:
+        self._restore()
+        learner, stream, settings = self.session.learner, self.stream, self.settings
+        title = f"{self.plan.method} on {settings.data}, seed {settings.seed}"
+        starts = {0, *stream.task_ends()}
+        with (
+            _stop_requests() as asked,
+            Display(title, stream.steps, len(stream.tasks), self.session.step) as display,
+        ):
+            for piece in stream.pieces(start=self.session.step):
+                if learner.needs_tasks and piece.step in starts:
+                    learner.begin_task(piece.task)
+                report = self._learn(piece)
+                if piece.ends_task and learner.needs_tasks:
+                    self._end_task(piece.task)
+                step = self.session.step
+                display.step(step, piece.task, report, step * settings.batch / self.seconds)
+                if piece.ends_task or (settings.eval_every and step % settings.eval_every == 0):
+                    _check_finite(report, step)
+                    display.evaluated(self._evaluate(piece))
+                every = settings.checkpoint_every
+                if asked or (every and step % every == 0 and step < stream.steps):
+                    self._save()
+                    if asked:
+                        raise Stopped(
+                            asked[0], f"Stopped; go on with `ocil resume {self.folder.path}`."
+                        )
+        return self._finish()
+
+    def _learn(self, piece: Piece) -> dict[str, torch.Tensor]:
+        began = time.perf_counter()
+        x, labels = self.images[piece.indices], self.labels[piece.indices].tolist()
+        task = None if self.settings.order == "joint" else piece.task
+        report = self.session.learn(x, labels, task=task, epoch=piece.epoch)
+        self.seconds += time.perf_counter() - began
+        return report
+
+    def _end_task(self, task: int) -> None:
+        """Phases at a task's end are atomic: no checkpoint inside, redone after a kill."""
+        began = time.perf_counter()
+        own = self.stream.phase_indices(task)
+        labels = torch.tensor(self.session.labels.encode(self.labels[own].tolist()))
+        x = torch.from_numpy(np.ascontiguousarray(self.images[own]))
+        self.session.learner.end_task(task, x, labels)
+        self.seconds += time.perf_counter() - began
+
+    def _evaluate(self, piece: Piece) -> dict[str, Any]:
+        """All read-outs on all images at a task's end, the one that counts on the probe before."""
+        learner, step = self.session.learner, self.session.step
+        count = len(self.dataset.class_names)
+        rows = []
+        if self.settings.eval_every and step % self.settings.eval_every == 0:
+            x, y = self.test_images[self.probe], self.test_labels[self.probe]
+            rows += [
+                r | {"images": "probe"}
+                for r in evaluate(self.session, x, y, count, [learner.readout])
+            ]
+        if piece.ends_task:
+            x, y = self.test_images, self.test_labels
+            rows += [
+                r | {"images": "all"} for r in evaluate(self.session, x, y, count, learner.readouts)
+            ]
+        for row in rows:
+            row |= {"step": step, "task": piece.task}
+            self.evaluations.append(row)
+            self._tell({"event": "evaluation", **row})
+        return next(r for r in reversed(rows) if r["readout"] == learner.readout)
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        """Write an event; a listener that breaks is reported and never stops a run."""
+        self.folder.append(event)
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception:
+                log.warning("A listener failed on event '%s'.", event["event"], exc_info=True)
+
+    def _save(self) -> None:
+        self.folder.sync_events()
+        progress = {"seconds": self.seconds, "threads": self.threads}
+        checkpoint.save(self.folder.checkpoints, self.session.state(), progress)
+        self._tell({"event": "checkpoint", "step": self.session.step})
+
+    def _restore(self) -> None:
+        """Take up the newest checkpoint whose evaluations are in the events as well."""
+        found = checkpoint.latest(self.folder.checkpoints)
+        if found is not None:
+            # The number of threads decides the bits: use what the run began with.
+            self.threads = _set_threads(found.progress["threads"])
+            self.session.load(found.state)
+            self.seconds = found.progress["seconds"]
+            self.evaluations = self._past_evaluations(found.step)
+        start = {"event": "resume" if found else "start", "step": self.session.step}
+        self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
+
+    def _past_evaluations(self, step: int) -> list[dict[str, Any]]:
+        """Evaluations up to a step; what a killed run wrote twice is the same and kept once."""
+        past = {}
+        for event in self.folder.read_events():
+            if event.get("event") == "evaluation" and event["step"] <= step:
+                past[event["step"], event["images"], event["readout"]] = {
+                    k: v for k, v in event.items() if k != "event"
+                }
+        every = self.settings.eval_every
+        due = {(s, "probe") for s in range(every, step + 1, every)} if every else set()
+        due |= {(s, "all") for s in self.stream.task_ends() if s <= step}
+        if missing := due - {key[:2] for key in past}:
+            raise OcilError(
+                f"{self.folder.events} lacks {len(missing)} evaluations made before step {step}; "
+                f"delete {self.folder.checkpoints} and resume to learn from the start again."
+            )
+        return [past[key] for key in sorted(past, key=lambda k: k[0])]
+
+    def _finish(self) -> dict[str, Any]:
+        learner, stream = self.session.learner, self.stream
+        memory = learner.memory.bytes_held if learner.memory is not None else 0
+        state = self.session.state()
+        content = record.describe(self.plan) | {
+            "data_fingerprint": self.dataset.fingerprint,
+            "stream_sha256": stream.sha256(),
+            "class_names": list(self.dataset.class_names),
+            "tasks": stream.tasks,
+            "readout": learner.readout,
+            "readouts": learner.readouts,
+            **record.results(self.evaluations, stream.tasks, learner.readout),
+            "steps": stream.steps,
+            "gradient_steps_per_batch": self.settings.steps,
+            "threads": self.threads,
+            "seconds": round(self.seconds, 3),
+            "images_per_second": round(stream.images / self.seconds, 1),
+            "backbone_images_per_step": learner.backbone_images / stream.steps,
+            "bytes_held": memory + learner.extra_bytes,
+            "peak_memory_mb": record.peak_memory_mb(),
+            "state_sha256": state.sha256(),
+        }
+        self._save()
+        record.write(self.folder.record, content)
+        self._tell({"event": "end", "step": self.session.step})
+        return content
+
+
+def _set_threads(wanted: int | str) -> int:
+    count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
+    torch.set_num_threads(count)
+    return count
+
+
+def _check_finite(report: dict[str, torch.Tensor], step: int) -> None:
+    for name, value in report.items():
+        if not math.isfinite(float(value)):
+            raise OcilError(
+                f"The {name} became {float(value)} by step {step}; lower --lr (the checkpoints "
+                "from before are kept)."
+            )
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """Collects SIGTERM and Ctrl-C while it is active, so that a step is always finished first."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

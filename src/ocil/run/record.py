@@ -1,0 +1,136 @@
+"""The record of a finished run: all that tables, figures and pages are made from."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import ocil
+from ocil.data import SOURCES
+from ocil.learners import registry
+from ocil.run import metrics
+from ocil.run.files import write_atomic
+from ocil.run.folder import Plan
+from ocil.run.reading import SCHEMA
+from ocil.settings import NOT_IN_JOB, Settings, layered, to_mapping
+
+ALWAYS_SHOWN = ("data", "memory", "seed")
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What is known of a run before it starts."""
+    s = plan.settings
+    return {
+        "schema": SCHEMA,
+        "method": plan.method,
+        "preset": plan.preset,
+        "study": plan.study,
+        "data": s.data,
+        "split": "validation" if s.validate else "test",
+        "memory": s.memory,
+        "seed": s.seed,
+        "epochs": s.epochs,
+        "settings": to_mapping(s),
+        "job": plan.job,
+        "command": command(plan.method, s),
+        "versions": versions(),
+        **source_state(),
+    }
+
+
+def results(
+    evaluations: list[dict[str, Any]], tasks: list[list[int]], readout: str
+) -> dict[str, Any]:
+    """The numbers derived from the evaluations, for the read-out that counts."""
+    matrix = metrics.accuracy_matrix(evaluations, tasks, readout)
+    return {
+        "evaluations": evaluations,
+        "accuracy_matrix": [[None if np.isnan(a) else a for a in row] for row in matrix.tolist()],
+        "final_average_accuracy": metrics.final_average_accuracy(matrix),
+        "average_forgetting": metrics.average_forgetting(matrix),
+        "metrics": {
+            "learning_accuracy": metrics.learning_accuracy(matrix),
+            "backward_transfer": metrics.backward_transfer(matrix),
+            "average_anytime_accuracy": metrics.average_anytime_accuracy(evaluations, readout),
+            "worst_case_accuracy": metrics.worst_case_accuracy(evaluations, tasks, readout),
+        },
+    }
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """One key a line and one evaluation a line: short in a diff, readable without tools."""
+    lines = []
+    for key, value in record.items():
+        if key == "evaluations":
+            rows = ",\n  ".join(json.dumps(row) for row in value)
+            lines.append(f'"evaluations": [\n  {rows}]')
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    write_atomic(path, ("{" + ",\n ".join(lines) + "}\n").encode())
+
+
+def command(method: str, settings: Settings) -> str:
+    """The shortest command line that gives these settings."""
+    kind = registry.get(method).settings_type
+    values = to_mapping(settings)
+    base = {"data": settings.data, "preset": settings.preset, "memory": settings.memory}
+    protocol = SOURCES[settings.data].protocol if settings.data in SOURCES else {}
+    default, _ = layered(kind, protocol, registry.get(method).presets, base)
+    words = ["ocil", "run", method]
+    for key, value in values.items():
+        if key in NOT_IN_JOB or value is None or (key == "preset" and value == kind.preset):
+            continue
+        if key in ALWAYS_SHOWN or value != getattr(default, key) or key == "preset":
+            flag = f"--{key.replace('_', '-')}"
+            if isinstance(value, bool):
+                words.append(flag if value else f"--no-{key.replace('_', '-')}")
+            else:
+                words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def versions() -> dict[str, str]:
+    return {
+        "ocil": ocil.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def source_state() -> dict[str, Any]:
+    """Commit of the source tree and whether the code in it was changed since; null elsewhere."""
+    root = Path(__file__).resolve().parents[3]
+
+    def git(*words: str) -> str | None:
+        call = ["git", "-C", str(root), *words]
+        try:
+            done = subprocess.run(call, capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed package can lie inside somebody else's repository: that commit is not ours.
+    if not (root / "src" / "ocil").is_dir() or (commit := git("rev-parse", "HEAD")) is None:
+        return {"commit": None, "dirty": None}
+    changes = git("status", "--porcelain", "--", "src", "constraints.txt")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident memory of this process so far, in megabytes."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -1,0 +1,102 @@
+"""A learner together with everything that must survive a kill: labels, generators, step count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ocil import rng
+from ocil.errors import OcilError
+from ocil.labels import LabelMap
+from ocil.learners import registry
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+
+class State(NamedTuple):
+    """All that later behaviour depends on: tensors by name, and plain JSON values."""
+
+    tensors: dict[str, torch.Tensor]
+    scalars: dict[str, Any]
+
+    def sha256(self) -> str:
+        """Hash of sorted (name, dtype, shape, bytes) of every tensor and the scalars as JSON."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.tensors.items()):
+            value = tensor.detach().cpu().contiguous()
+            digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
+            digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(json.dumps(self.scalars, sort_keys=True).encode())
+        return digest.hexdigest()
+
+
+class Session:
+    """Feeds labelled batches to a method and maps labels to class ids in order of arrival.
+
+    >>> from ocil.settings import Settings
+    >>> session = Session("er", registry.get("er").settings_type(), shape=(1, 8, 8))
+    >>> x = np.zeros((3, 1, 8, 8), np.uint8)
+    >>> report = session.learn(x, ["cat", "dog", "cat"])
+    >>> session.labels.classes, session.step
+    (['cat', 'dog'], 1)
+    """
+
+    def __init__(self, method: str, settings: Settings, shape: Sequence[int]) -> None:
+        self.method, self.settings = method, settings
+        check_device(settings.device)
+        self.labels = LabelMap()
+        self.generators = rng.generators(settings.seed)
+        self.learner = registry.get(method)(settings, shape, self.generators)
+        self.step = 0
+
+    def learn(
+        self,
+        x: np.ndarray | torch.Tensor,
+        labels: Sequence[int | str],
+        *,
+        task: int | None = None,
+        epoch: int = 0,
+    ) -> dict[str, torch.Tensor]:
+        """Learn one batch x (n, ...) with its labels; returns detached 0-d tensors."""
+        y = torch.tensor(self.labels.encode(labels), dtype=torch.int64)
+        batch = Batch(torch.as_tensor(x), y, self.step, task, epoch, self.settings.epochs)
+        report = self.learner.learn(batch)
+        self.step += 1
+        return report
+
+    def state(self) -> State:
+        tensors = {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
+        for purpose, generator in self.generators.items():
+            tensors[f"generator.{purpose}"] = generator.get_state()
+        scalars = {"method": self.method, "labels": self.labels.classes, "step": self.step}
+        return State(tensors, scalars)
+
+    def load(self, state: State) -> None:
+        self.learner.load_state_dict(_below(state.tensors, "learner."))
+        for purpose, saved in _below(state.tensors, "generator.").items():
+            self.generators[purpose].set_state(saved)
+        self.labels = LabelMap(state.scalars["labels"])
+        self.step = state.scalars["step"]
+
+
+def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def check_device(name: str) -> None:
+    """Say in a sentence that a device is not there, before anything is built on it."""
+    kind = name.split(":")[0]
+    there = {
+        "cpu": lambda: True,
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+    }
+    if kind not in there:
+        raise OcilError(f"Unknown device '{name}'; choose cpu, cuda or mps.")
+    if not there[kind]():
+        raise OcilError(f"Device '{name}' is not available on this machine; use --device cpu.")

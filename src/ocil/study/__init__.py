@@ -1,0 +1,1 @@
+"""Studies: a TOML grid over settings becomes jobs, and jobs become records."""

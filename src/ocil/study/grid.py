@@ -1,0 +1,101 @@
+"""From a TOML file to jobs.
+
+    name = "er-mnist"
+    [base]                      # settings that all share
+    data = "mnist"
+    [[grid]]                    # every combination of the lists is a job
+    method = "er"
+    memory = [500, 1500]
+    seed = [0, 1, 2]
+
+A job is known by the sha256 of its settings, so a job that occurs twice is run once and a finished
+one is never run again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ocil.data import SOURCES
+from ocil.errors import OcilError, suggest
+from ocil.learners import registry
+from ocil.run.folder import Plan
+from ocil.settings import job_id, layered, read_toml
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str
+    plans: list[Plan]
+
+
+def shipped() -> dict[str, Path]:
+    """Studies that come with ocil, by name."""
+    folder = Path(__file__).parent / "paper"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def read_study(name_or_path: Path) -> Study:
+    """Jobs of a study file, or of a shipped study by its name, in order, each once."""
+    path = name_or_path
+    if path.suffix != ".toml":
+        known = shipped()
+        if str(path) not in known:
+            hint = suggest(str(path), known) or f" Shipped: {', '.join(known)}."
+            raise OcilError(f"There is no study '{path}'.{hint} Or give a .toml file.")
+        path = known[str(path)]
+    content = read_toml(path)
+    known = ("name", "base", "grid")
+    for key in content:
+        if key not in known:
+            raise OcilError(f"Unknown key '{key}' in {path}.{suggest(key, known)}")
+    name = content.get("name", path.stem)
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise OcilError(f"The name of {path} must be lower-case letters, digits and dashes.")
+    grids = content.get("grid", [])
+    if not isinstance(grids, list) or not grids:
+        raise OcilError(f"{path} has no [[grid]]; add one with a method and lists of settings.")
+    plans: dict[str, Plan] = {}
+    for grid in grids:
+        for values in _combinations(content.get("base", {}) | grid):
+            plan = _plan(values, name, path)
+            plans.setdefault(plan.job, plan)
+    return Study(name, list(plans.values()))
+
+
+def _combinations(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of the lists; the last list varies fastest.
+
+    >>> [tuple(c.values()) for c in _combinations({"memory": [1, 2], "seed": [0, 1]})]
+    [(1, 0), (1, 1), (2, 0), (2, 1)]
+    """
+    lists = [value if isinstance(value, list) else [value] for value in grid.values()]
+    for values in itertools.product(*lists):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _plan(values: dict[str, Any], study: str, path: Path) -> Plan:
+    method = values.pop("method", None)
+    if not isinstance(method, str):
+        raise OcilError(f'A [[grid]] of {path} names no method; add `method = "er"`.')
+    learner = registry.get(method)
+    data = values.get("data", learner.settings_type.data)
+    protocol = SOURCES[data].protocol if data in SOURCES else {}
+    settings, preset = layered(learner.settings_type, protocol, learner.presets, values)
+    return Plan(method, settings, preset, study)
+
+
+def job_of_record(record: dict[str, Any]) -> str | None:
+    """Today's job id of a record, also when it was made before some setting existed."""
+    try:
+        defaults = registry.get(record["method"]).settings_type()
+        return job_id(record["method"], record["settings"], defaults)
+    except OcilError:
+        return None

@@ -1,0 +1,126 @@
+"""Carry out jobs on this machine: one process a job, as many at a time as asked for.
+
+Each job is `ocil resume FOLDER`: a folder that holds settings only is started, one with a
+checkpoint is continued. A worker that is killed is started again and goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ocil.errors import Stopped
+from ocil.run.folder import Plan, RunFolder
+
+ATTEMPTS = 5
+POLL = 0.2  # seconds
+
+
+@dataclass
+class Job:
+    plan: Plan
+    folder: Path
+    expected: float | None = None  # seconds
+    state: str = "waiting"  # waiting, running, finished, failed
+    message: str = ""
+    attempts: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def progress(self) -> tuple[int, int]:
+        """(steps done, steps in all) by the events; (0, 0) before the first."""
+        step = steps = 0
+        try:
+            with open(self.folder / "events.jsonl", "rb") as file:
+                first = file.readline()
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+                lines = [first, *file.read().splitlines()]
+        except OSError:
+            return 0, 0
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            step, steps = event.get("step", step), event.get("steps", steps)
+        return step, steps
+
+
+def carry_out(
+    jobs: list[Job], workers: int, data_dir: Path | None, watch: Callable[[list[Job]], None]
+) -> None:
+    """Run all waiting jobs; `watch` is called a few times a second with all of them."""
+    asked: list[int] = []
+    handlers = {
+        n: signal.signal(n, lambda number, _: asked.append(number))
+        for n in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        while any(job.state in ("waiting", "running") for job in jobs):
+            running = [job for job in jobs if job.state == "running"]
+            for job in running:
+                _look_after(job)
+            waiting = [job for job in jobs if job.state == "waiting"]
+            for job in waiting[: max(0, workers - sum(j.state == "running" for j in jobs))]:
+                _start(job, data_dir)
+            watch(jobs)
+            if asked:
+                raise Stopped(asked[0], "Stopped; the same command continues the study.")
+            time.sleep(POLL)
+    finally:
+        _end(jobs)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _start(job: Job, data_dir: Path | None) -> None:
+    folder = RunFolder(job.folder)
+    if not folder.settings.exists():
+        folder.create(job.plan)
+    words = [sys.executable, "-m", "ocil", "resume", str(job.folder)]
+    if data_dir:
+        words += ["--data-dir", str(data_dir)]
+    job.state, job.attempts = "running", job.attempts + 1
+    threads = str(job.plan.settings.threads)
+    limits = {} if threads == "auto" else {"OMP_NUM_THREADS": threads}
+    job.process = subprocess.Popen(
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | limits,
+        start_new_session=True,  # Ctrl-C reaches the study first, which then asks its workers
+    )
+
+
+def _look_after(job: Job) -> None:
+    """Notice that a worker has ended, and how."""
+    assert job.process is not None
+    assert job.process.stderr is not None
+    code = job.process.poll()
+    if code is None:
+        return
+    lines = job.process.stderr.read().decode(errors="replace").strip().splitlines()
+    job.process.stderr.close()
+    if code == 0:
+        job.state = "finished"
+    elif code < 0 and job.attempts < ATTEMPTS:
+        job.state = "waiting"
+    else:
+        job.state, job.message = "failed", lines[-1] if lines else f"exit code {code}"
+
+
+def _end(jobs: list[Job]) -> None:
+    """Ask running workers to write a checkpoint and stop, and wait for them."""
+    running = [job.process for job in jobs if job.state == "running" and job.process]
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait()
+        if process.stderr:
+            process.stderr.close()

@@ -1,0 +1,111 @@
+"""Hand-made records: small, finished, and as schema 1 describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Record = dict[str, Any]
+HOSTILE = "<script>alert(1)</script>|$x^2$ [red]\x1b[31m`_*=cmd()\n@a"
+
+
+def _record(
+    method: str = "er",
+    *,
+    seed: int = 0,
+    memory: int | None = 500,
+    split: str = "test",
+    data: str = "mnist",
+    joint: bool = False,
+    shift: int = 0,
+    settings: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """Three tasks of two classes, 100 images each; the average of the weights is 5 points better.
+
+    Accuracy on task i after task t is 90 - 10 (t - i) + shift percent: A_T = 80 + shift, every
+    task forgets 10 for each later one: F = (20 + 10) / 2 = 15.
+    """
+    tasks = [[1, 0], [2, 3], [4, 5]]
+    chosen = {"seed": seed, "memory": memory, "data": data, "steps": 1, "augment": "none"}
+    evaluations = []
+    for t in range(3):
+        for readout, lift in (("head", 0), ("ema-head", 5)):
+            right = [90 - 10 * (t - label // 2) + shift + lift for label in range(6)]
+            seen = [joint or label // 2 <= t for label in range(6)]
+            counts = {
+                "correct": [c if s else 0 for c, s in zip(right, seen, strict=True)],
+                "total": [100 if s else 0 for s in seen],
+            }
+            head = {"task": 2 if joint else t, "readout": readout}
+            for part in (10, 20):
+                evaluations.append(head | counts | {"step": 20 * t + part, "images": "probe"})
+            if not joint or t == 2:
+                evaluations.append(head | counts | {"step": 20 * t + 20, "images": "all"})
+    record: Record = {
+        "schema": 1,
+        "method": method,
+        "preset": f"default/{data}",
+        "study": None,
+        "data": data,
+        "data_fingerprint": "ab" * 32,
+        "split": split,
+        "memory": memory,
+        "seed": seed,
+        "epochs": 1,
+        "settings": chosen | (settings or {}),
+        "job": "cd" * 32,
+        "command": f"ocil run {method} --data {data} --seed {seed}",
+        "versions": {"ocil": "0.1.0", "python": "3.11.7"},
+        "commit": "ef" * 20,
+        "dirty": False,
+        "readout": "ema-head",
+        "readouts": ["head", "ema-head"],
+        "stream_sha256": "12" * 32,
+        "class_names": ["zero", "one", "two", "three", "four", "five"],
+        "tasks": tasks,
+        "evaluations": evaluations,
+        "steps": 60,
+        "gradient_steps_per_batch": 1,
+        "seconds": 1.5 + seed,
+        "images_per_second": 400.0,
+        "backbone_images_per_step": 74.0,
+        "bytes_held": 392_000,
+        "peak_memory_mb": 300.0,
+        "state_sha256": "34" * 32,
+    }
+    return record | changes
+
+
+@pytest.fixture
+def make_record() -> Callable[..., Record]:
+    return _record
+
+
+@pytest.fixture
+def hostile_record() -> Record:
+    """Markup of every language we write, wherever a record holds free text."""
+    return _record(
+        HOSTILE,
+        data=HOSTILE,
+        settings={"augment": HOSTILE, HOSTILE: HOSTILE},
+        class_names=[HOSTILE] * 6,
+        command=f"ocil run {HOSTILE}",
+        preset=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+        commit=HOSTILE,
+    )
+
+
+@pytest.fixture
+def write_record() -> Callable[[Path, Record], Path]:
+    def write(folder: Path, record: Record) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").write_text(json.dumps(record))
+        return folder / "record.json"
+
+    return write

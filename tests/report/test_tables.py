@@ -1,0 +1,121 @@
+"""The overview and its rendering; hostile text stays text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from ocil.report import tables
+from ocil.report.groups import group
+from ocil.report.render import Strong, Table, to_csv, to_latex, to_markdown, to_rich
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_overview_has_a_row_per_group_and_readout(make_record: Make) -> None:
+    records = [make_record(seed=s, shift=s) for s in (0, 1)] + [make_record("joint", joint=True)]
+    rows = tables.overview(records)
+    assert [(r.group.method, r.readout, r.runs) for r in rows] == [
+        ("er", "head", 2),
+        ("er", "ema-head", 2),
+        ("joint", "head", 1),
+        ("joint", "ema-head", 1),
+    ]
+    first = rows[0]
+    assert str(first.accuracy) == "80.50 ± 0.71"  # 80, 81: sqrt(0.25 + 0.25)
+    assert str(first.forgetting) == "15.00 ± 0.00"
+    assert first.seeds == (0, 1)
+    assert first.seconds is not None
+    assert first.seconds.mean == 2.0  # 1.5, 2.5
+    assert first.command == "ocil run er --data mnist --seed 0"
+    assert [r.reported for r in rows] == [False, True, False, True]
+
+
+def test_overview_for_people(make_record: Make) -> None:
+    table = tables.overview_table(
+        tables.overview([make_record(), make_record("joint", joint=True)])
+    )
+    assert table.columns == (
+        "method", "memory", "read-out", "accuracy", "forgetting", "anytime", "runs", "seconds",
+    )  # fmt: skip
+    assert table.rows[0] == ["er", "500", "head", "80.00", "15.00", "85.00", 1, "1.5"]
+    assert table.rows[3][4] == "–"
+    both = tables.overview_table(
+        tables.overview([make_record(), make_record(split="validation")]), full=True
+    )
+    assert [row[1] for row in both.rows[::2]] == ["mnist", "mnist (validation)"]
+    assert "worst case" in both.columns
+
+
+def test_overview_for_programs_keeps_numbers(make_record: Make) -> None:
+    written = to_csv(tables.overview_numbers(tables.overview([make_record(memory=None)])))
+    [head, ema] = csv.DictReader(io.StringIO(written))
+    assert float(head["accuracy_mean"]) == 80.0
+    assert head["accuracy_std"] == ""
+    assert head["memory"] == ""
+    assert ema["readout"] == "ema-head"
+    assert ema["command"] == "ocil run er --data mnist --seed 0"
+
+
+def test_missing_optional_keys_show_as_not_measured(make_record: Make) -> None:
+    optional = ("seconds", "backbone_images_per_step", "bytes_held", "gradient_steps_per_batch")
+    bare = {k: v for k, v in make_record().items() if k not in (*optional, "preset", "memory")}
+    [row, _] = tables.overview([bare])
+    assert row.seconds is None
+    assert tables.overview_table([row]).rows[0][-1] == "–"
+    assert tables.comparison([row.group]).rows[0][-1] == "–"
+
+
+def test_comparison_puts_readouts_side_by_side(make_record: Make) -> None:
+    only_head = make_record("finetune", memory=None, readout="head", readouts=["head"])
+    table = tables.comparison(group([make_record(seed=s, shift=s) for s in (0, 1)] + [only_head]))
+    assert table.columns[2:4] == ("head", "ema-head")
+    er, floor = table.rows
+    assert er[2:5] == ["80.50 ± 0.71", "85.50 ± 0.71", "15.00 ± 0.00"]
+    assert isinstance(er[3], Strong)
+    assert not isinstance(er[2], Strong)
+    assert floor[2:4] == ["80.00", "–"]
+    assert isinstance(floor[2], Strong)
+
+
+def test_negative_numbers_are_numbers_in_csv_but_text_is_defused() -> None:
+    table = Table(("=a", "b"), [[-1.5, "-x"], [None, Strong("@y")]])
+    assert to_csv(table) == "'=a,b\n-1.5,'-x\n,'@y\n"
+
+
+def test_markdown_and_latex() -> None:
+    table = Table(("method", "a|b"), [["x_y", Strong("1.00 ± 0.10")], ["[k]", None]])
+    assert to_markdown(table) == (
+        "| method | a\\|b |\n| :-- | --: |\n| x\\_y | **1.00 ± 0.10** |\n| \\[k\\] | – |\n"
+    )
+    assert to_latex(table) == (
+        "\\begin{tabular}{lr}\n\\toprule\nmethod & a\\textbar{}b \\\\\n\\midrule\n"
+        "x\\_y & \\textbf{1.00 \\ensuremath{\\pm} 0.10} \\\\\n{[}k{]} & -- \\\\\n"
+        "\\bottomrule\n\\end{tabular}\n"
+    )
+
+
+def test_hostile_text_stays_text_in_every_language(hostile_record: dict[str, Any]) -> None:
+    other = hostile_record | {"settings": hostile_record["settings"] | {"augment": "=1|2"}}
+    table = tables.overview_table(tables.overview([hostile_record, other]), full=True)
+    markdown = to_markdown(table)
+    assert markdown.count("\n") == 2 + len(table.rows)
+    assert "<script" not in markdown
+    borders = {line.replace("\\|", "").count("|") for line in markdown.splitlines()}
+    assert borders == {len(table.columns) + 1}
+    latex = to_latex(table)
+    assert "\\x1b" not in latex
+    assert "$" not in latex.replace("\\$", "")
+    assert {line.replace("\\&", "").count("&") for line in latex.splitlines()[4:-2]} == {
+        len(table.columns) - 1
+    }
+    console = Console(file=io.StringIO(), width=400, color_system="truecolor", force_terminal=True)
+    console.print(to_rich(table, title="[red]title"))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "[red]title" in printed
+    assert "\x1b[31m" not in printed
+    assert "$x^2$ [red]\\x1b[31m" in printed

@@ -1,0 +1,167 @@
+"""Records are hostile until checked; what is wrong is said in one sentence with a remedy."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ocil.errors import OcilError
+from ocil.run import reading
+
+EVALUATION = {
+    "step": 3,
+    "task": 0,
+    "readout": "head",
+    "images": "all",
+    "correct": [1, 2],
+    "total": [2, 2],
+}
+RECORD: dict[str, Any] = {
+    "schema": 1,
+    "method": "er",
+    "data": "digits",
+    "split": "test",
+    "seed": 0,
+    "settings": {"lr": 0.1},
+    "command": "ocil run er",
+    "readout": "head",
+    "readouts": ["head"],
+    "class_names": ["a", "b"],
+    "tasks": [[0, 1]],
+    "evaluations": [EVALUATION],
+}
+
+
+def write(folder: Path, record: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "record.json"
+    file.write_text(record if isinstance(record, str) else json.dumps(record))
+    return file
+
+
+def test_a_record_is_read_by_its_folder_and_by_its_name(tmp_path: Path) -> None:
+    file = write(tmp_path, RECORD)
+    assert reading.read_record(tmp_path) == reading.read_record(str(file)) == RECORD
+
+
+def test_optional_keys_may_be_null(tmp_path: Path) -> None:
+    record = RECORD | {"memory": None, "study": None, "commit": None, "dirty": None, "new": [1]}
+    assert reading.read_record(write(tmp_path, record)) == record
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "damaged"),
+        (json.dumps(RECORD)[:-20], "damaged"),
+        ("[" * 100_000, "damaged"),
+        (json.dumps(RECORD).replace("0.1", "NaN"), "damaged"),
+        ("\udcff".encode("utf-8", "surrogateescape").decode("latin1") * 3, "damaged"),
+        ("[]", "JSON object"),
+        ("{}", "no schema number"),
+        (json.dumps(RECORD | {"schema": True}), "no schema number"),
+        (json.dumps(RECORD | {"schema": 2}), r"schema 2.*up to 1; upgrade ocil"),
+    ],
+)
+def test_a_file_that_is_no_record_of_ours(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(OcilError, match=said):
+        reading.read_record(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("key", sorted(set(RECORD) - {"schema"}))
+def test_a_missing_or_wrong_key_is_named(tmp_path: Path, key: str) -> None:
+    lacking = {k: v for k, v in RECORD.items() if k != key}
+    with pytest.raises(OcilError, match=f"lacks the key '{key}'; remove it and run"):
+        reading.read_record(write(tmp_path, lacking))
+    with pytest.raises(OcilError, match=f"wrong value for the key '{key}'"):
+        reading.read_record(write(tmp_path, RECORD | {key: 1.5}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"split": "train"},
+        {"seed": True},
+        {"memory": "500"},
+        {"seconds": "1"},
+        {"versions": {"torch": 2}},
+        {"command": "x" * 10_001},
+        {"readout": "ncm"},
+        {"readouts": ["head", 1]},
+        {"class_names": ["a", 1]},
+        {"class_names": []},
+        {"tasks": []},
+        {"tasks": [[0, 2]]},
+        {"tasks": [[0, -1]]},
+        {"tasks": [[0, True]]},
+        {"tasks": [7]},
+        {"tasks": [[0]] * 1001},
+    ],
+)
+def test_values_out_of_range_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(OcilError, match=r"record\.json .*run its command again\.$"):
+        reading.read_record(write(tmp_path, RECORD | change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": -1},
+        {"step": None},
+        {"task": 1},
+        {"task": True},
+        {"readout": "ncm"},
+        {"images": "some"},
+        {"correct": [1]},
+        {"correct": [3, 0]},
+        {"correct": [-1, 0]},
+        {"correct": [0.5, 0]},
+        {"correct": {"0": 1}},
+        {"total": [2**60, 2]},
+    ],
+)
+def test_a_wrong_evaluation_is_named_by_its_number(tmp_path: Path, change: dict[str, Any]) -> None:
+    record = copy.deepcopy(RECORD)
+    record["evaluations"].append(EVALUATION | change)
+    with pytest.raises(OcilError, match="wrong evaluation number 1"):
+        reading.read_record(write(tmp_path, record))
+
+
+def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
+    content = json.dumps(RECORD | {"seconds": 7.25}).replace("7.25", "1e999")
+    with pytest.raises(OcilError, match="'seconds'"):
+        reading.read_record(write(tmp_path, content))
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_BYTES", 10)
+    with pytest.raises(OcilError, match="at most 10"):
+        reading.read_record(write(tmp_path, RECORD))
+
+
+def test_a_run_without_a_record_says_how_to_finish_it(tmp_path: Path) -> None:
+    with pytest.raises(OcilError, match="ocil resume"):
+        reading.read_record(tmp_path)
+
+
+def test_records_are_found_sorted_and_broken_ones_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("b/2", "a", "b/1"):
+        write(tmp_path / name, RECORD)
+    write(tmp_path / "broken", "{")
+    with caplog.at_level(logging.WARNING):
+        found = reading.find_records(tmp_path)
+    assert [path.parent.relative_to(tmp_path).as_posix() for path, _ in found] == [
+        "a",
+        "b/1",
+        "b/2",
+    ]
+    assert "broken" in caplog.text
+    with pytest.raises(OcilError, match="no folder"):
+        reading.find_records(tmp_path / "nowhere")
