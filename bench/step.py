@@ -1,15 +1,17 @@
 """What changes the time of one training step: `python bench/step.py`.
 
 One step = forward, backward and AdamW of a slim ResNet-18 with a head of ten classes on 10 stream
-and 64 replayed images of 3x32x32. The variants take turns, one step each, so that a busy machine
-slows all of them alike; printed are medians, and ratios to the first row measured in the same turn.
-The last rows take an MLP whose first moments have decayed to denormal numbers, as those of inputs
-that have long been silent do.
+and 64 replayed images of 3x32x32. The variants of a group take turns, one step each in shuffled
+order, so that a busy machine slows all of them alike; printed are the median and the quartiles of
+the ratio to the group's first row in the same turn. In the last group every gradient of an MLP is
+set to zero and the first moments to a normal or a denormal number, as those of inputs that have
+long been silent become.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -38,33 +40,47 @@ class Variant:
     optimiser: tuple[tuple[str, bool], ...] = ()
     threads: int = 1
     flush: bool = False
-    denormal: bool = False
+    moment: float | None = None
     augment: str = "none"
 
 
-LAST, FUSED = torch.channels_last, (("fused", True),)
+LAST, FUSED, FOREACH = torch.channels_last, (("fused", True),), (("foreach", True),)
 MLP: dict[str, Any] = {"net": "mlp", "shape": (1, 28, 28)}
-NETWORK = (
-    Variant("contiguous, one pass of 74, AdamW, 1 thread"),
-    Variant("channels last", layout=LAST),
-    Variant("two passes, 10 + 64", passes=(STREAM, REPLAY)),
-    Variant("AdamW foreach", optimiser=(("foreach", True),)),
-    Variant("AdamW fused", optimiser=FUSED),
-    Variant("flush denormals", flush=True),
-    Variant("2 threads", threads=2),
-    Variant("channels last, AdamW fused", layout=LAST, optimiser=FUSED),
-    Variant("channels last, two passes", layout=LAST, passes=(STREAM, REPLAY)),
-    Variant("channels last, AdamW fused, 2 threads", layout=LAST, optimiser=FUSED, threads=2),
-    Variant("with augmentation 'full'", augment="full"),
-)
-MOMENTS = (
-    Variant("MLP 784-400-400", **MLP),
-    Variant("AdamW foreach", **MLP, optimiser=(("foreach", True),)),
-    Variant("AdamW fused", **MLP, optimiser=FUSED),
-    Variant("denormal moments", **MLP, denormal=True),
-    Variant("denormal moments, AdamW fused", **MLP, denormal=True, optimiser=FUSED),
-    Variant("denormal moments, flush denormals", **MLP, denormal=True, flush=True),
-)
+GROUPS = {
+    "slim ResNet-18": (
+        Variant("contiguous, one pass of 74, AdamW, 1 thread"),
+        Variant("the same again (noise)"),
+        Variant("channels last", layout=LAST),
+        Variant("two passes, 10 + 64", passes=(STREAM, REPLAY)),
+        Variant("AdamW foreach", optimiser=FOREACH),
+        Variant("AdamW fused", optimiser=FUSED),
+        Variant("flush denormals", flush=True),
+        Variant("with augmentation 'full'", augment="full"),
+    ),
+    "slim ResNet-18, channels last": (
+        Variant("one pass of 74, AdamW, 1 thread", layout=LAST),
+        Variant("two passes, 10 + 64", layout=LAST, passes=(STREAM, REPLAY)),
+        Variant("AdamW fused", layout=LAST, optimiser=FUSED),
+    ),
+    "threads": (
+        Variant("contiguous, 1 thread"),
+        Variant("contiguous, 2 threads", threads=2),
+        Variant("channels last, 1 thread", layout=LAST),
+        Variant("channels last, 2 threads", layout=LAST, threads=2),
+    ),
+    "MLP 784-400-400": (
+        Variant("AdamW", **MLP),
+        Variant("AdamW foreach", **MLP, optimiser=FOREACH),
+        Variant("AdamW fused", **MLP, optimiser=FUSED),
+    ),
+    "MLP, gradients zero": (
+        Variant("moments 1e-4", **MLP, moment=1e-4),
+        Variant("moments 1e-40", **MLP, moment=1e-40),
+        Variant("moments 1e-40, flush denormals", **MLP, moment=1e-40, flush=True),
+        Variant("moments 1e-4, fused", **MLP, moment=1e-4, optimiser=FUSED),
+        Variant("moments 1e-40, fused", **MLP, moment=1e-40, optimiser=FUSED),
+    ),
+}
 
 
 def stepper(variant: Variant) -> Callable[[], float]:
@@ -85,36 +101,43 @@ def stepper(variant: Variant) -> Callable[[], float]:
         images = run(images, generator).contiguous(memory_format=variant.layout)
         F.cross_entropy(model(images), labels).backward()
 
+    def quiet() -> None:
+        for parameter, state in optimiser.state.items():
+            state["exp_avg"].fill_(variant.moment)
+            parameter.grad = torch.zeros_like(parameter)
+
     def step() -> float:
         torch.set_num_threads(variant.threads)
         torch.set_flush_denormal(variant.flush)
-        if variant.denormal and optimiser.state:
-            for state in optimiser.state.values():
-                state["exp_avg"].fill_(1e-40)
-            model.requires_grad_(True)
         start = time.perf_counter()
         optimiser.zero_grad()
         for images, labels in zip(x.split(variant.passes), y.split(variant.passes), strict=True):
             learn(images, labels)
-        if variant.denormal:  # the gradient that keeps a moment denormal is zero
-            for parameter in model.parameters():
-                torch.zero_(parameter.grad) if parameter.grad is not None else None
-        optimiser.step()
         seconds = time.perf_counter() - start
+        if variant.moment is not None:
+            quiet()
+        start = time.perf_counter()
+        optimiser.step()
+        seconds += time.perf_counter() - start
         torch.set_flush_denormal(False)
         return seconds
 
     return step
 
 
-def report(variants: tuple[Variant, ...], rounds: int, warm: int = 3) -> None:
+def report(title: str, variants: tuple[Variant, ...], rounds: int, warm: int = 3) -> None:
     """Measure the variants in turns and print one line for each."""
-    steps = [stepper(variant) for variant in variants]
-    times = [[step() for step in steps] for _ in range(rounds + warm)][warm:]
+    steps, order = [stepper(variant) for variant in variants], random.Random(0)
+    turns: list[dict[int, float]] = []
+    for _ in range(rounds + warm):
+        shuffled = order.sample(range(len(steps)), len(steps))
+        turns.append({index: steps[index]() for index in shuffled})
+    print(f"{title + f', {rounds} steps':48}{'ms':>9}{'ratio':>8}{'quartiles':>14}")
     for index, variant in enumerate(variants):
-        median = statistics.median(turn[index] for turn in times)
-        ratio = statistics.median(turn[index] / turn[0] for turn in times)
-        print(f"{variant.label:48}{1e3 * median:10.2f}{ratio:8.3f}")
+        median = statistics.median(turn[index] for turn in turns[warm:])
+        ratios = [turn[index] / turn[0] for turn in turns[warm:]]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(f"  {variant.label:46}{1e3 * median:9.2f}{middle:8.3f}{low:8.3f}-{high:.3f}")
 
 
 def main() -> None:
@@ -122,9 +145,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    print(f"{'median of ' + str(options.rounds) + ' steps':48}{'ms':>10}{'ratio':>8}")
-    report(NETWORK, options.rounds)
-    report(MOMENTS, 5 * options.rounds)
+    for title, variants in GROUPS.items():
+        report(title, variants, options.rounds * (10 if "MLP" in title else 1))
 
 
 if __name__ == "__main__":

@@ -119,7 +119,8 @@ def from_mapping(kind: type[S], values: Mapping[str, Any], where: str = "the set
 
 def _coerce(key: str, value: Any, hint: Any, where: str) -> Any:
     """Accept exactly what the type hint says (and an int where a float is asked for)."""
-    options = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
+    union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    options = typing.get_args(hint) if union else (hint,)
     for option in options:
         if typing.get_origin(option) is Literal:
             if value in typing.get_args(option):

@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def make_idx(tmp_path: Path) -> Callable[..., Path]:
 class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
     """Write text and bytes as Python 2 wrote its strings: the form of the original batches."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def _save_string(self, value: Any) -> None:
         data = value.encode() if isinstance(value, str) else value

@@ -32,7 +32,7 @@ def test_missing_data_names_command_files_and_folder(
 def test_one_missing_file_is_named(make_idx: Callable[..., Path]) -> None:
     root = make_idx()
     (root / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(OcilError, match="lacks t10k-labels-idx1-ubyte.gz;"):
+    with pytest.raises(OcilError, match=r"lacks t10k-labels-idx1-ubyte\.gz;"):
         load("mnist", root)
 
 

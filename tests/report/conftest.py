@@ -35,7 +35,7 @@ def _record(
     evaluations = []
     for t in range(3):
         for readout, lift in (("head", 0), ("ema-head", 5)):
-            right = [90 - 10 * (t - label // 2) + shift + lift for label in range(6)]
+            right = [min(90 - 10 * (t - i // 2) + shift + lift, 100) for i in range(6)]
             seen = [joint or label // 2 <= t for label in range(6)]
             counts = {
                 "correct": [c if s else 0 for c, s in zip(right, seen, strict=True)],

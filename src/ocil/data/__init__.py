@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ocil.data.dataset import Dataset
-from ocil.data.load import load
+from ocil.data.loading import load
 from ocil.data.source import Source, SourceFile
 from ocil.data.sources import SOURCES
 

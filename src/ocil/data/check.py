@@ -11,7 +11,7 @@ import numpy as np
 from ocil.data import cache, entry
 from ocil.data.checksums import checksum_problem, stream_digest, unpacked_md5
 from ocil.data.dataset import Dataset
-from ocil.data.load import load
+from ocil.data.loading import load
 from ocil.data.places import Found, require
 from ocil.data.source import Source
 from ocil.data.sources import named

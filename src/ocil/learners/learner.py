@@ -213,8 +213,11 @@ class Learner:
         for i, p in enumerate(self._parameters()):
             saved = below(state, f"optimizer.{i}.")
             if saved:
-                moved = {k: v.to(self.device, copy=True) for k, v in saved.items()}
-                self.optimizer.state[p] = moved
+                # The fused step reads moments in the layout of their parameter (channels last).
+                self.optimizer.state[p] = {
+                    k: torch.empty_like(p).copy_(v) if v.shape == p.shape else v.to(self.device)
+                    for k, v in saved.items()
+                }
         if self.average:
             self.average.load(below(state, "average."))
         if self.memory is not None:

@@ -78,14 +78,14 @@ def matrix_figure(matrix: NDArray[np.float64], names: Sequence[str] | None = Non
         axes.invert_yaxis()
         axes.set_aspect("equal")
         every = 1 if size <= MOST_NUMBERS else math.ceil(size / 10)
-        ticks = np.arange(0, size, every)
+        ticks = range(0, size, every)
         numbers = [str(t + 1) for t in ticks]
         shown = numbers if names is None else [text.plain(names[t], 14) for t in ticks]
         turned = max(map(len, shown)) > 4
         axes.set_xticks(
             ticks + 0.5, shown, rotation=40 if turned else 0, ha="right" if turned else "center"
         )
-        axes.set_yticks(ticks + 0.5, numbers)
+        axes.set_yticks(middles, numbers)
         axes.set_xlabel("task" if names is None else "classes of the task")
         axes.set_ylabel("after task")
         axes.tick_params(length=0)
@@ -140,7 +140,7 @@ def _draw(axes: Axes, lines: Sequence[Line], marker: str | None = None) -> None:
         mean = line.values.mean(axis=0)
         name = text.plain(line.name, 48)
         name = f" {name}" if name.startswith("_") else name  # a legend leaves out _names
-        alone = {"marker": "D", "markersize": 6.0} if len(line.x) == 1 else {"marker": marker}
+        alone = len(line.x) == 1  # joint learning is measured at the end only
         axes.plot(line.x, mean, style, color=colour, label=name, **alone)
         if len(line.values) > 1:
             half = line.values.std(axis=0, ddof=1)

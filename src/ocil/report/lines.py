@@ -31,7 +31,7 @@ def through_tasks(g: Group, readout: str, name: str) -> Line:
     """The curve A_t of every run at the tasks that all runs evaluated."""
     curves = np.stack([metrics.accuracy_curve(matrix) for matrix in g.matrices(readout)])
     known = np.isfinite(curves).all(axis=0)
-    return Line(name, np.flatnonzero(known) + 1.0, curves[:, known])
+    return Line(name, 1 + np.flatnonzero(known).astype(np.float64), curves[:, known])
 
 
 def anytime(g: Group, readout: str, name: str) -> Line:

@@ -161,14 +161,13 @@ def _pictures(key: str, g: Group) -> list[dict[str, Any]]:
 
 def _table(table: Table, groups: Sequence[Group], cards: Sequence[Mapping[str, Any]]) -> Any:
     """Cells as (text, strong), with the memory beside the method and a link to the group."""
-    left = [name in table.left for name in table.columns]
     rows = []
     for g, card, row in zip(groups, cards, table.rows, strict=True):
         cells = [("–" if c is None else text.plain(c), isinstance(c, Strong)) for c in row[1:]]
         size = "–" if g.memory is None else f"{g.memory:,}"
         about = {key: card[key] for key in ("id", "method", "detail")}
         rows.append(about | {"memory": size, "cells": cells})
-    columns = [(text.plain(name), l) for name, l in zip(table.columns[1:], left[1:], strict=True)]
+    columns = [(text.plain(name), name in table.left) for name in table.columns[1:]]
     return {"columns": columns, "rows": rows}
 
 

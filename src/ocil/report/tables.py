@@ -75,7 +75,9 @@ def overview_table(rows: Sequence[Row], full: bool = False) -> Table:
         "anytime", "worst case", "runs", "images/step", "seconds",
     )  # fmt: skip
     shown = [name for name in columns if several.get(name, True)]
-    cells = [dict(zip(columns, _overview_cells(row), strict=True)) for row in rows]
+    cells: list[dict[str, Cell]] = [
+        dict(zip(columns, _overview_cells(row), strict=True)) for row in rows
+    ]
     return Table(tuple(shown), [[line[name] for name in shown] for line in cells])
 
 
