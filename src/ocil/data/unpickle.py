@@ -120,7 +120,7 @@ def read_plain_pickle(data: bytes) -> dict[str, Any]:
 
 def _check_opcodes(data: bytes) -> None:
     for opcode, argument, position in pickletools.genops(io.BytesIO(data)):
-        if False:
+        if opcode.name not in _OPCODES:
             raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
         is_put = opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
         if is_put and not 0 <= int(argument or 0) <= _LARGEST_MEMO:

@@ -77,21 +77,23 @@ def matrix_figure(matrix: NDArray[np.float64], names: Sequence[str] | None = Non
             _write_numbers(axes, matrix)
         axes.invert_yaxis()
         axes.set_aspect("equal")
-        every = 1 if size <= MOST_NUMBERS else math.ceil(size / 10)
-        ticks = range(0, size, every)
-        numbers = [str(t + 1) for t in ticks]
-        shown = numbers if names is None else [text.plain(names[t], 14) for t in ticks]
-        turned = max(map(len, shown)) > 4
-        axes.set_xticks(
-            ticks + 0.5, shown, rotation=40 if turned else 0, ha="right" if turned else "center"
-        )
-        axes.set_yticks(middles, numbers)
-        axes.set_xlabel("task" if names is None else "classes of the task")
-        axes.set_ylabel("after task")
-        axes.tick_params(length=0)
+        _label_tasks(axes, size, names)
         for spine in axes.spines.values():
             spine.set_visible(False)
     return figure
+
+
+def _label_tasks(axes: Axes, size: int, names: Sequence[str] | None) -> None:
+    tasks = range(0, size, 1 if size <= MOST_NUMBERS else math.ceil(size / 10))
+    middles = [task + 0.5 for task in tasks]
+    numbers = [str(task + 1) for task in tasks]
+    shown = numbers if names is None else [text.plain(names[task], 14) for task in tasks]
+    slant: dict[str, Any] = {"rotation": 40, "ha": "right"} if max(map(len, shown)) > 4 else {}
+    axes.set_xticks(middles, shown, **slant)
+    axes.set_yticks(middles, numbers)
+    axes.set_xlabel("task" if names is None else "classes of the task")
+    axes.set_ylabel("after task")
+    axes.tick_params(length=0)
 
 
 def _shade(accuracy: Any) -> Any:
@@ -141,7 +143,7 @@ def _draw(axes: Axes, lines: Sequence[Line], marker: str | None = None) -> None:
         name = text.plain(line.name, 48)
         name = f" {name}" if name.startswith("_") else name  # a legend leaves out _names
         alone = len(line.x) == 1  # joint learning is measured at the end only
-        axes.plot(line.x, mean, style, color=colour, label=name, **alone)
+        axes.plot(line.x, mean, style, color=colour, label=name, marker="D" if alone else marker)
         if len(line.values) > 1:
             half = line.values.std(axis=0, ddof=1)
             axes.fill_between(line.x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)

@@ -14,6 +14,7 @@ from ocil import rng
 from ocil.errors import OcilError
 from ocil.labels import LabelMap
 from ocil.learners import registry
+from ocil.learners.learner import Learner
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -46,12 +47,15 @@ class Session:
     (['cat', 'dog'], 1)
     """
 
-    def __init__(self, method: str, settings: Settings, shape: Sequence[int]) -> None:
-        self.method, self.settings = method, settings
+    def __init__(
+        self, method: str | type[Learner], settings: Settings, shape: Sequence[int]
+    ) -> None:
+        kind = registry.get(method) if isinstance(method, str) else method
+        self.method, self.settings = kind.method, settings
         check_device(settings.device)
         self.labels = LabelMap()
         self.generators = rng.generators(settings.seed)
-        self.learner = registry.get(method)(settings, shape, self.generators)
+        self.learner = kind(settings, shape, self.generators)
         self.step = 0
 
     def learn(
