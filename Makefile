@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup run test test-slow lint results clean
+.PHONY: setup run test test-slow lint results picture clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,10 @@ lint: setup
 
 results: setup
 	$(BIN)/ocil results results
+
+picture: setup
+	$(BIN)/ocil study digits --workers 2
+	$(BIN)/python docs/picture.py results/digits docs/first.png
 
 clean:
 	rm -rf $(VENV) runs report dist

@@ -60,6 +60,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone; nothing is left to say
         sys.exit(0)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        _fail(f"Cannot use {what}; check that it exists and that you may use it.", 2, debug)
     except Stopped as stop:
         _fail(str(stop), 128 + stop.number, debug)
     except Exception as error:

@@ -91,6 +91,8 @@ class Settings:
             raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
         if not 0 < self.lr < math.inf:
             raise OcilError(f"Setting lr is {self.lr} but must be a positive number.")
+        if not self.weight_decay < math.inf:
+            raise OcilError(f"Setting weight_decay is {self.weight_decay} but must be finite.")
 
 
 _AT_LEAST = {
@@ -108,13 +110,18 @@ def known_keys(kind: type[Settings]) -> list[str]:
 
 def from_mapping(kind: type[S], values: Mapping[str, Any], where: str = "the settings") -> S:
     """Build settings from plain data; an unknown key or a wrong type is an error that says so."""
+    return kind(**checked(kind, values, where))
+
+
+def checked(kind: type[Settings], values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values if all keys are known and all types are right; ranges are checked by `kind`."""
     hints = typing.get_type_hints(kind)
-    checked = {}
+    sound = {}
     for key, value in values.items():
         if key not in hints:
             raise OcilError(f"Unknown setting '{key}' in {where}.{suggest(key, hints)}")
-        checked[key] = _coerce(key, value, hints[key], where)
-    return kind(**checked)
+        sound[key] = _coerce(key, value, hints[key], where)
+    return sound
 
 
 def _coerce(key: str, value: Any, hint: Any, where: str) -> Any:
@@ -163,7 +170,7 @@ def layered(
     """
     given: dict[str, Any] = {}
     for layer in explicit:
-        given |= layer
+        given |= checked(kind, layer, "the settings")
     name = given.get("preset", kind.preset)
     known = sorted({key.split("/")[0] for key in presets} | {"default"})
     if name not in known:

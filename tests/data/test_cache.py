@@ -90,10 +90,16 @@ def other_value(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+class _Runs:
+    def __reduce__(self) -> tuple:
+        return print, ("RUN BY A PICKLE",)
+
+
 def pickled(path: Path) -> None:
     size = path.stat().st_size
     with path.open("wb") as stream:
-        np.save(stream, np.array([print, None], object), allow_pickle=True)
+        np.save(stream, np.array([_Runs()], object), allow_pickle=True)
+        assert stream.tell() <= size
         stream.write(b"\0" * (size - stream.tell()))
 
 
@@ -103,7 +109,8 @@ def pickled(path: Path) -> None:
         ("train_images.npy", cut),
         ("train_images.npy", other_shape),
         ("train_images.npy", pickled),
-        ("test_labels.npy", other_value),
+        ("train_labels.npy", pickled),
+        ("train_labels.npy", other_value),
         ("test_images.npy", Path.unlink),
         ("entry.json", cut),
         ("entry.json", Path.unlink),
@@ -116,6 +123,7 @@ def test_damaged_entry_is_made_again(
     make_batches: Callable[..., Path],
     own_cache: Path,
     caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
     name: str,
     harm: Callable[[Path], None],
 ) -> None:
@@ -125,6 +133,7 @@ def test_damaged_entry_is_made_again(
     harm(only_entry(own_cache) / name)
     again = load("cifar10", root)
     assert "damaged" in caplog.text
+    assert "RUN BY" not in capsys.readouterr().out
     assert again.fingerprint == known
     assert isinstance(again.train_images, np.memmap)
     caplog.clear()

@@ -94,6 +94,22 @@ def test_hostile_pickles_run_nothing(
     assert not (tmp_path / "mark").exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("inst", "opcode INST"),
+        ("new object", "opcode NEWOBJ"),
+        ("memo bomb", "memo index 2147483647"),
+        ("reduce", r"asks for \w+\.mkdir"),
+        ("state for a name", "given a state"),
+        ("slots for a name", "given a state"),
+    ],
+)
+def test_each_fence_does_its_part(tmp_path: Path, kind: str, message: str) -> None:
+    with pytest.raises(Damage, match=message):
+        read_plain_pickle(hostile(tmp_path)[kind])
+
+
 def test_the_hostile_pickle_would_have_worked(tmp_path: Path) -> None:
     for kind in ("reduce", "old", "eval", "global", "inst"):
         pickle.loads(hostile(tmp_path)[kind])

@@ -153,7 +153,7 @@ def test_encrypted_member(make_tiny: Callable[..., Path]) -> None:
     entry = data.index(b"PK\x01\x02")
     data[entry + 8] |= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(OcilError, match="is encrypted"):
+    with pytest.raises(OcilError, match=r"member tiny-imagenet-200/wnids.txt is encrypted"):
         load("tiny-imagenet", root)
 
 

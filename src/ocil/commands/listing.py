@@ -10,6 +10,9 @@ import tyro
 from rich.table import Table
 
 from ocil.commands.parsing import parse, say
+from ocil.data import command
+from ocil.data.check import check
+from ocil.errors import OcilError
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,19 @@ class DataOptions:
 
 def data(words: list[str]) -> None:
     options = parse(DataOptions, words, "ocil data")
-    from ocil.data import command
-
-    command.main(options.action, options.name, options.data_dir, say)
+    if options.action == "list":
+        say(command.render_list(command.list_sources(options.data_dir)))
+        return
+    if not options.name:
+        raise OcilError(f"`ocil data {options.action}` needs the name of a data set; see the list.")
+    if options.action == "get":
+        with command.show_progress() as progress:
+            folder = command.get(options.name, options.data_dir, progress)
+        say(f"{options.name} is in {folder}." if folder else f"{options.name} is bundled.")
+        return
+    report = check(options.name, options.data_dir)
+    say(command.render_report(report))
+    if not report.ok:
+        raise OcilError(
+            f"{options.name} is damaged; delete the files marked wrong and get it again."
+        )

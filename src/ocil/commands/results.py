@@ -23,7 +23,7 @@ def show(words: list[str]) -> None:
     """One run in full, or an overview of many."""
     from ocil.report.render import to_rich
     from ocil.report.show import show as renderables
-    from ocil.report.tables import overview_table
+    from ocil.report.tables import overview, overview_table
 
     folder = parse(ShowOptions, words, "ocil show", "Accuracy matrix and metrics.").folder
     if (folder / RECORD_NAME).exists() or folder.is_file():
@@ -34,7 +34,7 @@ def show(words: list[str]) -> None:
     found = find_records(folder)
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    say(to_rich(overview_table([record for _, record in found])))
+    say(to_rich(overview_table(overview([record for _, record in found]))))
 
 
 def _progress(folder: Path) -> str:

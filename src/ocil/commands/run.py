@@ -15,7 +15,7 @@ from ocil.learners import registry
 from ocil.report.show import show
 from ocil.run.folder import Plan
 from ocil.run.loop import resume_run, start_run
-from ocil.settings import layered, read_toml
+from ocil.settings import checked, layered, read_toml
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ def plan_from_words(method: str, words: list[str]) -> tuple[Plan, Places]:
     file = read_toml(Path(config)) if config else {}
     if file.pop("method", method) != method:
         raise OcilError(f"{config} is for another method than {method}; take out its `method`.")
+    file = checked(kind, file, str(config))
     early: dict[str, Any] = {k: v for k in ("data", "preset") if (v := peek(words, k))}
     memory = peek(words, "memory")
     if memory and memory.isdigit():

@@ -210,9 +210,13 @@ class Learner:
         self._means.clear()
         self.classes, self.backbone_images = state["counts"].tolist()
         self.model.load_state_dict(below(state, "model."))
+        if self.model.head.classes != self.classes:
+            raise ValueError(f"the head has not one row for each of {self.classes} classes")
         for i, p in enumerate(self._parameters()):
             saved = below(state, f"optimizer.{i}.")
             if saved:
+                if any(v.dim() and v.shape != p.shape for v in saved.values()):
+                    raise ValueError("a moment of the optimiser has not its parameter's shape")
                 # The fused step reads moments in the layout of their parameter (channels last).
                 self.optimizer.state[p] = {
                     k: torch.empty_like(p).copy_(v) if v.shape == p.shape else v.to(self.device)
@@ -221,7 +225,7 @@ class Learner:
         if self.average:
             self.average.load(below(state, "average."))
         if self.memory is not None:
-            self.memory.load_state_dict(below(state, "memory."))
+            self.memory.load_state_dict(below(state, "memory."), self.classes)
 
     def _parameters(self) -> Iterator[torch.nn.Parameter]:
         for group in self.optimizer.param_groups:

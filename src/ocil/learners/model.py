@@ -57,11 +57,13 @@ class WeightAverage:
     def load(self, state: dict[str, torch.Tensor]) -> None:
         self.updates = int(state.pop("updates"))
         self.model.load_state_dict(state)
+        if self.model.head.classes != self.live.head.classes:
+            raise ValueError("the averaged head has not the rows of the head")
         self._pairs = None
 
     @torch.no_grad()
     def update(self) -> None:
         a = min(self.decay, (1 + self.updates) / (10 + self.updates))
         mine, live = self._matched()
-        torch._foreach_lerp_(mine, live, 1 - a)
+        torch._foreach_lerp_(mine, live, 1 - a)  # pyright: ignore[reportPrivateImportUsage]
         self.updates += 1

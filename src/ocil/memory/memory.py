@@ -104,7 +104,9 @@ class Memory:
         filled = {f"column.{name}": c[: len(self)] for name, c in self.columns.items()}
         return filled | {"place": torch.tensor(self.place), "seen": torch.tensor(self.seen)}
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
+        """Take up a state with class ids below `classes`; one that is not sound is a ValueError."""
+        _check(state, self.capacity, classes)
         self.seen, self.place = int(state["seen"]), state["place"].tolist()
         self.columns = {}
         for key, filled in state.items():
@@ -118,3 +120,25 @@ class Memory:
             self.members[label].append(0)
         for slot, label in enumerate(self.labels):
             self.members[label][self.place[slot]] = slot
+
+
+def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> None:
+    """Sizes before anything is allocated, and places 0..k-1 for the k slots of each class."""
+    place, held = state["place"], {k: v for k, v in state.items() if k.startswith("column.")}
+    if len(place) > min(capacity, int(state["seen"])) or any(
+        len(column) != len(place) or not len(column) for column in held.values()
+    ):
+        raise ValueError("the sizes of the memory do not fit together")
+    if len(place):
+        y = state["column.y"]
+        if (
+            y.dtype != torch.int64
+            or y.shape != place.shape
+            or not 0 <= y.min() <= y.max() < classes
+        ):
+            raise ValueError("the memory holds class ids that do not exist")
+        pairs = torch.stack([y, place], 1).unique(dim=0)  # sorted by class, then place
+        counts = torch.bincount(y)
+        wanted = torch.cat([torch.arange(n) for n in counts.tolist()])
+        if len(pairs) != len(y) or not torch.equal(pairs[:, 1], wanted):
+            raise ValueError("the class lists of the memory are not sound")

@@ -82,7 +82,9 @@ def dual_loss(
     return semidual(phi(network, z), pair_cost(sample, z, settings), log_p, log_q, settings.eps)
 
 
-def debiased_loss(first: Sample, second: Sample, z: Tensor, mask: Tensor, s: MixtureSettings) -> Tensor:
+def debiased_loss(
+    first: Sample, second: Sample, z: Tensor, mask: Tensor, s: MixtureSettings
+) -> Tensor:
     """W_eps(p, q) - W_eps(q, q') / 2 per class (B,), gradients by the envelope theorem."""
     log_p = uniform_log_weights(mask, z.dtype)
     log_q = uniform_log_weights(torch.ones_like(first.points[..., 0], dtype=torch.bool), z.dtype)
@@ -146,7 +148,13 @@ class GradientStep:
 
     @torch.enable_grad()
     def _ascend(
-        self, network: list[Tensor], values: list[Tensor], z: Tensor, mask: Tensor, noise: Noise, t: int
+        self,
+        network: list[Tensor],
+        values: list[Tensor],
+        z: Tensor,
+        mask: Tensor,
+        noise: Noise,
+        t: int,
     ) -> list[Tensor]:
         sample = self._sample(values, noise)
         leaves = [w.detach().requires_grad_() for w in network]
@@ -175,7 +183,9 @@ class GradientStep:
         else:
             loss = dual_loss(self._sample(leaves, noises[0]), z, mask, network, self.s)
         grads = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
-        grads = [torch.zeros_like(v) if g is None else g for v, g in zip(leaves, grads, strict=True)]
+        grads = [
+            torch.zeros_like(v) if g is None else g for v, g in zip(leaves, grads, strict=True)
+        ]
         rates = [self.s.rate_mu, self.s.rate_sigma, self.s.rate_pi]
         return self._move(MIXTURE, leaves, grads, rates, self.steps * self.s.steps + t)
 

@@ -54,7 +54,9 @@ class Mixtures(MixtureReader):
         store.add("due", (), self.settings.seed_points, host=True)  # count of the next seeding
         self._windowed = self.settings.objective in ("sinkhorn", "em", "batch-em")
         if self._windowed:
-            for name, shape in zip((*_OLD, "resp"), ((k,), (k, dim), (k, dim), (k, q)), strict=True):
+            for name, shape in zip(
+                (*_OLD, "resp"), ((k,), (k, dim), (k, dim), (k, q)), strict=True
+            ):
                 store.add(name, shape)
         else:
             gradient.add_columns(store, dim, self.settings)
@@ -170,7 +172,9 @@ class Mixtures(MixtureReader):
         if bool(first.any()) and "phi.w1" in store.columns:
             gradient.start_networks(store, rows[first.to(rows.device)], generator)
         store["seeded"][classes] = 1
-        store["due"][classes] = count + count.clamp(max=s.reseed_every) if s.reseed_every else _NEVER
+        store["due"][classes] = (
+            count + count.clamp(max=s.reseed_every) if s.reseed_every else _NEVER
+        )
 
     def _start(self, rows: Tensor, z: Tensor, mask: Tensor, resp: Tensor, accept: Tensor) -> None:
         """Where `accept` (B,), begin the mixtures anew from the clusters of their queue."""
@@ -182,7 +186,9 @@ class Mixtures(MixtureReader):
                 keep = accept.view(-1, *([1] * (values.ndim - 1)))
                 self.store.put(name, rows, torch.where(keep, values, self.store.take(name, rows)))
 
-    def _window_step(self, classes: Tensor, rows: Tensor, count: Tensor, now: Tensor | None) -> None:
+    def _window_step(
+        self, classes: Tensor, rows: Tensor, count: Tensor, now: Tensor | None
+    ) -> None:
         """sinkhorn, em, batch-em; `now` (B, n) restricts them to these slots of the queue."""
         s, store = self.settings, self.store
         z, mask = self._window(rows, count)

@@ -46,7 +46,9 @@ def first_centres(kernel: Tensor, mask: Tensor, noise: Tensor, spread: bool) -> 
         index = (log_weight + noise[..., k, :]).argmax(-1, keepdim=True)
         pick = torch.zeros_like(log_weight).scatter_(-1, index, 1.0)
         picks.append(pick)
-        row = kernel.expand(*pick.shape, n).gather(-2, index.unsqueeze(-1).expand(*pick.shape[:-1], 1, n))
+        row = kernel.expand(*pick.shape, n).gather(
+            -2, index.unsqueeze(-1).expand(*pick.shape[:-1], 1, n)
+        )
         distance = square - 2 * row.squeeze(-2) + square.expand(pick.shape).gather(-1, index)
         nearest = torch.minimum(nearest, distance.clamp(min=0)).scatter(-1, index, 0.0)
         weight = nearest.log() if spread else torch.where(nearest == 0, -torch.inf, 0.0)

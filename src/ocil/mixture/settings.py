@@ -26,7 +26,9 @@ _AT_LEAST = {
 class MixtureSettings:
     """How each class's mixture is kept; units are relative, so the feature scale plays no part."""
 
-    objective: str = "sinkhorn"  # sinkhorn (ours) | dual (the paper) | debiased | nll | em | batch-em
+    objective: str = (
+        "sinkhorn"  # sinkhorn (ours) | dual (the paper) | debiased | nll | em | batch-em
+    )
     components: int = 4  # K
     queue: int = 64  # latest latent points kept per class; also where a class is seeded from
     window: bool = True  # update from the whole queue; off: from the points of the batch alone

@@ -78,7 +78,7 @@ class ResNet18(nn.Module):
         )
         # Channels last is the faster layout for these convolutions (bench/step.py); it decides the
         # bits of a run, so it is not a setting.
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def forward_maps(self, x: Tensor) -> list[Tensor]:
         """The map after each stage: (n, nf, H, W), ..., (n, 8 nf, H / 8, W / 8)."""

@@ -183,9 +183,8 @@ def save(figure: Figure, path: Path | str) -> Path:
 def svg(figure: Figure, salt: str) -> str:
     """The figure as an <svg> element for a page; `salt` keeps its ids apart from other figures'."""
     out = io.StringIO()
-    nothing: dict[str, Any] = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with _style({"svg.hashsalt": salt}):
-        figure.savefig(out, format="svg", metadata=nothing, transparent=True, bbox_inches="tight")
+        figure.savefig(out, format="svg", transparent=True, bbox_inches="tight")
     drawn = out.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<!--.*?-->\n?|<metadata>.*?</metadata>\n?", "", drawn, flags=re.DOTALL)

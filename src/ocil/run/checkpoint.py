@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,17 +25,28 @@ from ocil.run.session import State
 
 log = logging.getLogger("ocil")
 KEPT = 2
+MAX_THREADS = 4096
 SCHEMA = 1
+# All that a file with any content can provoke while it is read.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    SafetensorError,
+)
 
 
 class Checkpoint(NamedTuple):
     step: int
     state: State
-    progress: dict[str, Any]  # seconds learned so far and the like: not part of the state
+    progress: dict[str, Any]  # seconds learned, threads, what run it is "of": not of the state
 
 
 def save(folder: Path, state: State, progress: dict[str, Any]) -> Path:
-    """Write a checkpoint, then remove all but the last two."""
+    """Write a checkpoint, then remove all but it and the one before."""
     make_folder(folder)
     tensors = {k: v.detach().cpu().contiguous() for k, v in state.tensors.items()}
     blob = save_tensors(tensors)
@@ -49,20 +61,29 @@ def save(folder: Path, state: State, progress: dict[str, Any]) -> Path:
     note["check"] = hashlib.sha256(canonical(note)).hexdigest()
     write_atomic(path.with_suffix(".safetensors"), blob)
     write_atomic(path, json.dumps(note).encode())
-    for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
-        for file in (old, old.with_suffix(".safetensors")):
+    _tidy(folder, path)
+    return path
+
+
+def _tidy(folder: Path, newest: Path) -> None:
+    """Remove older checkpoints, later ones (passed over as damaged), and what a kill left."""
+    whole = sorted(p.stem for p in folder.glob("step-*.json") if p.stem <= newest.stem)
+    for file in folder.glob("*step-*"):
+        if file.stem not in whole[-KEPT:]:
             with contextlib.suppress(OSError):
                 file.unlink()
-    return path
 
 
 def latest(folder: Path) -> Checkpoint | None:
     """The newest sound checkpoint; damaged ones are reported and passed over."""
-    for path in sorted(folder.glob("step-*.json"), reverse=True):
+    paths = sorted(folder.glob("step-*.json"), reverse=True)
+    for path in paths:
         try:
             return read(path)
         except OcilError as error:
-            log.warning("%s Using the one before it.", error)
+            log.warning("%s It is passed over for the one before it.", error)
+    if paths:
+        log.warning("No sound checkpoint is left in %s; the run starts at step 0.", folder)
     return None
 
 
@@ -80,7 +101,15 @@ def read(path: Path) -> Checkpoint:
             raise OcilError(
                 f"Checkpoint {path.with_suffix('.safetensors')} is truncated or altered."
             )
-        state = State(load_tensors(blob), note["scalars"])
-        return Checkpoint(int(note["step"]), state, note["progress"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        step, scalars, progress = note["step"], note["scalars"], note["progress"]
+        sound = 0 < progress["threads"] <= MAX_THREADS and 0 <= progress["seconds"] < math.inf
+        if (
+            not type(step) is type(progress["threads"]) is int
+            or scalars["step"] != step
+            or not sound
+            or "of" not in progress
+        ):
+            raise ValueError("its values do not fit together")
+        return Checkpoint(step, State(load_tensors(blob), scalars), progress)
+    except _UNREADABLE as error:
         raise OcilError(f"Checkpoint {path} cannot be read ({error}).") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -47,21 +48,30 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep a second process from working on the same run."""
         make_folder(self.path)
+        lock = FileLock(self.path / ".lock", timeout=0)
         try:
-            with FileLock(self.path / ".lock", timeout=0):
-                yield
+            lock.acquire()
         except Timeout:
             raise OcilError(f"Another process is working on {self.path}; wait for it.") from None
         except OSError as error:
             raise cannot_write(self.path, error) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
-    def create(self, plan: Plan) -> None:
-        """Claim the folder for a plan; a folder that already holds a run is refused."""
-        if self.settings.exists() or self.record.exists():
+    def check_free(self) -> None:
+        """Refuse a folder that already holds a run."""
+        # Checkpoints of another run would be taken up, so they count as a run even on their own.
+        if any(p.exists() for p in (self.settings, self.record, self.events, self.checkpoints)):
             raise OcilError(
                 f"{self.path} already holds a run. Continue it with `ocil resume {self.path}`, "
                 "look at it with `ocil show`, or choose another --out."
             )
+
+    def create(self, plan: Plan) -> None:
+        """Claim the folder for a plan."""
+        self.check_free()
         make_folder(self.path)
         content = {
             "schema": SCHEMA,
@@ -80,13 +90,17 @@ class RunFolder:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
             kind = registry.get(content["method"]).settings_type
             settings = from_mapping(kind, content["settings"], str(self.settings))
-            return Plan(content["method"], settings, content["preset"], content["study"])
+            preset, study = content["preset"], content["study"]
+            if not isinstance(preset, str) or not isinstance(study, str | None):
+                raise TypeError("preset and study must be text")
+            return Plan(content["method"], settings, preset, study)
         except FileNotFoundError:
             raise OcilError(
                 f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
             ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise OcilError(f"{self.settings} cannot be read ({error}).") from error
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            problem = f"{type(e).__name__}: {e}"
+            raise OcilError(f"{self.settings} cannot be read ({problem}); copy it again.") from e
 
     def append(self, event: dict[str, Any]) -> None:
         """Add one line; it is in the hands of the system before this returns."""
@@ -96,7 +110,9 @@ class RunFolder:
                 # A kill can leave half a line behind: start on a fresh one.
                 size = os.fstat(handle).st_size
                 torn = size and os.pread(handle, 1, size - 1) != b"\n"
-                os.write(handle, (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n")
+                line = (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n"
+                if os.write(handle, line) < len(line):  # the last bytes of a disk: no error yet
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(handle)
         except OSError as error:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,8 @@ from ocil.run import checkpoint, record
 from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
 from ocil.run.folder import Plan, RunFolder
+from ocil.run.process import check_finite, is_due, set_threads, stop_requests
+from ocil.run.reading import evaluation_is_sound
 from ocil.run.session import Session
 from ocil.stream import Piece, Stream, probe_indices
 
@@ -34,12 +32,12 @@ def start_run(
 ) -> dict[str, Any]:
     """Carry out a plan in a new folder and return its record."""
     folder = RunFolder(out)
-    if folder.settings.exists() or folder.record.exists():
-        folder.create(plan)  # says that the folder is taken
-    dataset = data.load(plan.settings.data, data_dir)  # what cannot be read leaves no folder behind
+    folder.check_free()
+    # What cannot be read or built is said before a folder is made for it.
+    run = _Run(folder, plan, data.load(plan.settings.data, data_dir), listeners)
     with folder.locked():
         folder.create(plan)
-        return _Run(folder, plan, dataset, listeners).carry_out()
+        return run.carry_out()
 
 
 def resume_run(
@@ -72,7 +70,7 @@ class _Run:
         else:
             self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
         self.probe = probe_indices(self.test_labels, self.settings.probe)
-        self.threads = _set_threads(self.settings.threads)
+        self.threads = set_threads(self.settings.threads)
         self.session = Session(plan.method, self.settings, self.images.shape[1:])
         self.seconds = 0.0
         self.evaluations: list[dict[str, Any]] = []
@@ -83,7 +81,7 @@ class _Run:
         title = f"{self.plan.method} on {settings.data}, seed {settings.seed}"
         starts = {0, *stream.task_ends()}
         with (
-            _stop_requests() as asked,
+            stop_requests() as asked,
             Display(title, stream.steps, len(stream.tasks), self.session.step) as display,
         ):
             for piece in stream.pieces(start=self.session.step):
@@ -94,11 +92,11 @@ class _Run:
                     self._end_task(piece.task)
                 step = self.session.step
                 display.step(step, piece.task, report, step * settings.batch / self.seconds)
-                if piece.ends_task or (settings.eval_every and step % settings.eval_every == 0):
-                    _check_finite(report, step)
+                if piece.ends_task or is_due(step, settings.eval_every):
+                    check_finite(report, step)
                     display.evaluated(self._evaluate(piece))
-                every = settings.checkpoint_every
-                if asked or (every and step % every == 0 and step < stream.steps):
+                if asked or (is_due(step, settings.checkpoint_every) and step < stream.steps):
+                    check_finite(report, step)
                     self._save()
                     if asked:
                         raise Stopped(
@@ -128,7 +126,7 @@ class _Run:
         learner, step = self.session.learner, self.session.step
         count = len(self.dataset.class_names)
         rows = []
-        if self.settings.eval_every and step % self.settings.eval_every == 0:
+        if is_due(step, self.settings.eval_every):
             x, y = self.test_images[self.probe], self.test_labels[self.probe]
             rows += [
                 r | {"images": "probe"}
@@ -156,27 +154,40 @@ class _Run:
 
     def _save(self) -> None:
         self.folder.sync_events()
-        progress = {"seconds": self.seconds, "threads": self.threads}
+        progress = {"seconds": self.seconds, "threads": self.threads, "of": self._identity()}
         checkpoint.save(self.folder.checkpoints, self.session.state(), progress)
         self._tell({"event": "checkpoint", "step": self.session.step})
 
     def _restore(self) -> None:
-        """Take up the newest checkpoint whose evaluations are in the events as well."""
+        """Take up the newest sound checkpoint and the evaluations made before it."""
         found = checkpoint.latest(self.folder.checkpoints)
         if found is not None:
+            if found.progress["of"] != self._identity():
+                raise OcilError(
+                    f"{self.folder.checkpoints} was made with other settings or other data; use "
+                    "the data it was made with, or start a new run."
+                )
             # The number of threads decides the bits: use what the run began with.
-            self.threads = _set_threads(found.progress["threads"])
+            self.threads = set_threads(found.progress["threads"])
             self.session.load(found.state)
             self.seconds = found.progress["seconds"]
             self.evaluations = self._past_evaluations(found.step)
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
 
+    def _identity(self) -> dict[str, str]:
+        """What a checkpoint belongs to: taken up elsewhere it would spoil a result unnoticed."""
+        return {"job": self.plan.job, "data": self.dataset.fingerprint}
+
     def _past_evaluations(self, step: int) -> list[dict[str, Any]]:
         """Evaluations up to a step; what a killed run wrote twice is the same and kept once."""
         past = {}
+        names = {"readouts": self.session.learner.readouts, "class_names": self.dataset.class_names}
+        frame = {"tasks": self.stream.tasks, **names}
         for event in self.folder.read_events():
-            if event.get("event") == "evaluation" and event["step"] <= step:
+            if event.get("event") != "evaluation" or not evaluation_is_sound(event, frame):
+                continue
+            if event["step"] <= step:
                 past[event["step"], event["images"], event["readout"]] = {
                     k: v for k, v in event.items() if k != "event"
                 }
@@ -216,34 +227,3 @@ class _Run:
         record.write(self.folder.record, content)
         self._tell({"event": "end", "step": self.session.step})
         return content
-
-
-def _set_threads(wanted: int | str) -> int:
-    count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
-    torch.set_num_threads(count)
-    return count
-
-
-def _check_finite(report: dict[str, torch.Tensor], step: int) -> None:
-    for name, value in report.items():
-        if not math.isfinite(float(value)):
-            raise OcilError(
-                f"The {name} became {float(value)} by step {step}; lower --lr (the checkpoints "
-                "from before are kept)."
-            )
-
-
-@contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Collects SIGTERM and Ctrl-C while it is active, so that a step is always finished first."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -104,7 +104,7 @@ def check_record(record: Any) -> None:
     _check_names(record)
     _check_tasks(record)
     for number, evaluation in enumerate(record["evaluations"]):
-        _need(_evaluation_is_sound(evaluation, record), f"has a wrong evaluation number {number}")
+        _need(evaluation_is_sound(evaluation, record), f"has a wrong evaluation number {number}")
 
 
 def _check_names(record: Record) -> None:
@@ -125,7 +125,8 @@ def _check_tasks(record: Record) -> None:
         _need(sound, "has a task with a label that is not one of its classes")
 
 
-def _evaluation_is_sound(evaluation: Any, record: Record) -> bool:
+def evaluation_is_sound(evaluation: Any, record: Record) -> bool:
+    """Whether an evaluation has what reports use, for the tasks, read-outs and class names."""
     if not isinstance(evaluation, dict):
         return False
     step: Any = evaluation.get("step")

@@ -25,7 +25,7 @@ from ocil.data import SOURCES
 from ocil.errors import OcilError, suggest
 from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.settings import job_id, layered, read_toml
+from ocil.settings import checked, job_id, layered, read_toml
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
@@ -63,10 +63,15 @@ def read_study(name_or_path: Path) -> Study:
     if not isinstance(grids, list) or not grids:
         raise OcilError(f"{path} has no [[grid]]; add one with a method and lists of settings.")
     plans: dict[str, Plan] = {}
+    base = content.get("base", {})
+    if not all(isinstance(table, dict) for table in (base, *grids)):
+        raise OcilError(f"[base] and every [[grid]] of {path} must be tables of settings.")
     for grid in grids:
-        for values in _combinations(content.get("base", {}) | grid):
+        for values in _combinations(base | grid):
             plan = _plan(values, name, path)
             plans.setdefault(plan.job, plan)
+    if not plans:
+        raise OcilError(f"{path} describes no job: a list in its [[grid]] is empty; fill it.")
     return Study(name, list(plans.values()))
 
 
@@ -86,6 +91,7 @@ def _plan(values: dict[str, Any], study: str, path: Path) -> Plan:
     if not isinstance(method, str):
         raise OcilError(f'A [[grid]] of {path} names no method; add `method = "er"`.')
     learner = registry.get(method)
+    values = checked(learner.settings_type, values, str(path))
     data = values.get("data", learner.settings_type.data)
     protocol = SOURCES[data].protocol if data in SOURCES else {}
     settings, preset = layered(learner.settings_type, protocol, learner.presets, values)

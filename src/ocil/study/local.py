@@ -46,9 +46,9 @@ class Job:
         for line in lines:
             try:
                 event = json.loads(line)
-            except ValueError:
+                step, steps = event.get("step", step), event.get("steps", steps)
+            except (ValueError, AttributeError):
                 continue
-            step, steps = event.get("step", step), event.get("steps", steps)
         return step, steps
 
 
@@ -109,7 +109,7 @@ def _look_after(job: Job) -> None:
     job.process.stderr.close()
     if code == 0:
         job.state = "finished"
-    elif code < 0 and job.attempts < ATTEMPTS:
+    elif (code < 0 or code > 128) and job.attempts < ATTEMPTS:  # by a signal, asked or not
         job.state = "waiting"
     else:
         job.state, job.message = "failed", lines[-1] if lines else f"exit code {code}"

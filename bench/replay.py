@@ -1,0 +1,84 @@
+"""What a step of ER costs beside its network: `python bench/replay.py`.
+
+First table: a step with a full memory of 100 000 images against one of 500 (MLP, 28x28, 10 + 64
+images, no augmentation), the two taking turns. Second table: a step of ER without augmentation
+against its network's own forward, backward and optimiser step on the same 74 images. One thread,
+medians of the turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+from ocil.learners.er import ErSettings
+from ocil.run.session import Session
+from ocil.stream import Batch
+
+SHAPE, STREAM, REPLAY = (1, 28, 28), 10, 64
+TURNS = 400
+
+
+def session(memory: int, ema: float = 0.995) -> Session:
+    """A session whose memory is full."""
+    made = Session("er", ErSettings(data="mnist", memory=memory, ema=ema), SHAPE)
+    draw = torch.Generator().manual_seed(0)
+    store = made.learner.memory
+    assert store is not None
+    made.learn(torch.zeros(10, *SHAPE, dtype=torch.uint8), list(range(10)))
+    for _ in range(memory // 500):
+        x = torch.randint(256, (500, *SHAPE), dtype=torch.uint8, generator=draw)
+        store.reservoir(x, torch.randint(10, (500,), generator=draw), made.generators["memory"])
+    return made
+
+
+def timed(action, *given) -> float:
+    began = time.perf_counter()
+    action(*given)
+    return 1e3 * (time.perf_counter() - began)
+
+
+def network_only(made: Session, x: torch.Tensor, y: torch.Tensor) -> None:
+    learner = made.learner
+    loss = F.cross_entropy(learner.model(x), y)
+    learner.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    learner.optimizer.step()
+
+
+def row(name: str, times: list[float], ratio: list[float]) -> str:
+    return f"| {name} | {statistics.median(times):.2f} | {statistics.median(ratio):.3f} |"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    batch = Batch(torch.zeros(STREAM, *SHAPE, dtype=torch.uint8), torch.arange(STREAM))
+    small, large = session(500), session(100_000)
+    a, b = [], []
+    for turn in range(TURNS):
+        pair = [(small, a), (large, b)]
+        for made, times in pair if turn % 2 else reversed(pair):
+            times.append(timed(made.learner.learn, batch))
+    print("| memory | ms a step | ratio |\n|---|---|---|")
+    print(row("500", a, [1.0]))
+    print(row("100 000", b, [y / x for x, y in zip(a, b, strict=True)]))
+
+    x, y = torch.rand(STREAM + REPLAY, *SHAPE), torch.arange(STREAM + REPLAY) % 10
+    print("\n| what | ms | ratio to the network |\n|---|---|---|")
+    for ema, label in ((0.0, "without the average"), (0.995, "with the weight average")):
+        made = session(500, ema)
+        whole, bare = [], []
+        for _ in range(TURNS):
+            bare.append(timed(network_only, made, x, y))
+            whole.append(timed(made.learner.learn, batch))
+        beside = [w - n for w, n in zip(whole, bare, strict=True)]
+        print(row(f"network, {label}", bare, [1.0]))
+        print(row(f"step, {label}", whole, [w / n for w, n in zip(whole, bare, strict=True)]))
+        print(f"| everything else, {label} | {statistics.median(beside):.2f} | |")
+
+
+if __name__ == "__main__":
+    main()

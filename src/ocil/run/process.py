@@ -1,0 +1,50 @@
+"""What a run asks of its process: threads, signals, and numbers that are still finite."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ocil.errors import OcilError
+
+
+def set_threads(wanted: int | str) -> int:
+    count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
+    torch.set_num_threads(count)
+    return count
+
+
+def is_due(step: int, every: int) -> bool:
+    """Whether something done every so many steps (0: never) is to be done after this one."""
+    return every > 0 and step % every == 0
+
+
+def check_finite(report: dict[str, torch.Tensor], step: int) -> None:
+    for name, value in report.items():
+        if not math.isfinite(float(value)):
+            raise OcilError(
+                f"The {name} became {float(value)} by step {step}; lower --lr (the checkpoints "
+                "from before are kept)."
+            )
+
+
+@contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Collects SIGTERM and Ctrl-C while it is active, so that a step is always finished first."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
