@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ocil.errors import OcilError
 
 
 class LabelMap:
@@ -28,6 +31,7 @@ class LabelMap:
         for label in labels:
             known = self._ids.get(label)
             if known is None:
+                label = _plain(label)
                 known = self._ids[label] = len(self.classes)
                 self.classes.append(label)
             ids.append(known)
@@ -35,3 +39,11 @@ class LabelMap:
 
     def decode(self, ids: Iterable[int]) -> list[int | str]:
         return [self.classes[i] for i in ids]
+
+
+def _plain(label: Any) -> int | str:
+    """A label as plain data, which can be saved: numbers of NumPy are unpacked."""
+    value = label.item() if hasattr(label, "item") else label
+    if type(value) not in (int, str):
+        raise OcilError(f"A label is {value!r}; labels must be integers or text.")
+    return value

@@ -79,6 +79,8 @@ class Stream:
         for label in np.unique(labels):
             own = draw.permutation(np.flatnonzero(labels == label))
             cut = max(1, round(HELD_OUT * len(own))) if self.settings.validate else 0
+            if cut == len(own):
+                raise OcilError(f"Class {label} has 1 training image; --validate needs 2 or more.")
             held.append(own[:cut])
             train.append(own[cut:][: self.settings.limit_per_class])
         return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))

@@ -34,7 +34,13 @@ _DIGITS = Source(
     train=1442,
     test=355,
     class_names=names.DIGITS,
-    protocol={"classes_per_task": 2, "net": "mlp", "augment": "affine", "memory": 100},
+    protocol={
+        "classes_per_task": 2,
+        "net": "mlp",
+        "augment": "affine",
+        "memory": 100,
+        "eval_every": 5,
+    },
 )
 
 _MNIST = Source(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ocil.errors import OcilError
-from ocil.learners.er import Er, ErSettings
+from ocil.learners.er import PRESETS, Er, ErSettings
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,4 @@ class Finetune(Er):
     title = "Fine-tuning without memory (floor)"
     paper, year = "", None
     settings_type = FinetuneSettings
-    presets = {"default": {}}  # noqa: RUF012
+    presets = PRESETS

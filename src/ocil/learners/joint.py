@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ocil.learners.er import Er, ErSettings
+from ocil.learners.er import PRESETS, Er, ErSettings
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,4 @@ class Joint(Er):
     title = "ER on a shuffled stream of all classes (ceiling)"
     paper, year = "", None
     settings_type = JointSettings
-    presets = {"default": {}}  # noqa: RUF012
+    presets = PRESETS

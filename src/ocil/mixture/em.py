@@ -81,6 +81,25 @@ def stepwise(old: Moments, new: Moments, rate: Tensor) -> Moments:
     return merge(old._replace(mass=old.mass * (1 - rate)), new._replace(mass=share * rate))
 
 
+def discount(old: Moments, new: Moments, var: Tensor, tolerance: float) -> Moments:
+    """Old moments with the mass they deserve when the class has drifted away from them.
+
+    In a steady class |mean_new - mean_old|^2 / v is about 1/n_k + 1/L_k per dimension, n and L the
+    masses. What exceeds `tolerance` times that, averaged over the class (weights n_k), is a drift
+    b^2, and a mean that is off by b is worth 1 / (1/L + b^2) points. Applying it twice changes
+    nothing more. tolerance = 0 switches it off.
+    """
+    if tolerance == 0.0:
+        return old
+    n, mass = new.mass, old.mass
+    gap = ((new.mean - old.mean).square() / var).mean(-1)  # (B, K)
+    kept = torch.where(mass > 1e-3, n, 0.0)  # components that have a past
+    total = kept.sum(-1, keepdim=True).clamp(min=1e-12)
+    chance = torch.where(mass > 1e-3, 1 + n / mass.clamp(min=1e-3), 0.0)
+    excess = (kept * gap - tolerance * chance).sum(-1, keepdim=True) / total
+    return old._replace(mass=mass / (1 + mass * excess.clamp(min=0)))
+
+
 class Step(NamedTuple):
     """Outcome of a window step for B classes."""
 
@@ -90,6 +109,7 @@ class Step(NamedTuple):
     resp: Tensor  # (B, K, Q), the plan over the queue
     pooled: Tensor  # (B, 1, d), variance within components
     joined: Moments  # of queue and older points
+    old: Moments  # the older points with their new mass
 
 
 def window_step(
@@ -106,6 +126,8 @@ def window_step(
     for _ in range(settings.passes):
         resp, g = plan(points, mu, var, log_pi, settings)
         new = weighted_moments(resp, points)
+        if rate is None:
+            old = discount(old, new, var, settings.drift)
         joined = counted = merge(old, new) if rate is None else stepwise(old, new, rate)
         if rate is not None:  # shares of one as points, for the prior
             counted = joined._replace(mass=joined.mass * points.mask.sum(-1, keepdim=True) / rate)
@@ -113,4 +135,4 @@ def window_step(
         var, pooled = regularise(counted, base, settings.prior, settings.floor)
         log_pi = weights(counted.mass, log_pi, g, settings)
     assert resp is not None and joined is not None and pooled is not None  # passes >= 1
-    return Step(mu, var, log_pi, resp, pooled, joined)
+    return Step(mu, var, log_pi, resp, pooled, joined, old)

@@ -205,6 +205,8 @@ class Mixtures(MixtureReader):
         self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi, "resp": step.resp})
         if rate is not None:
             self._put(rows, dict(zip(_OLD, step.joined, strict=True)))
+        else:
+            store.put("old_mass", rows, step.old.mass)
         self.base.lerp_(step.pooled.mean((0, 1)), 0.05)
 
     def _gradient_step(

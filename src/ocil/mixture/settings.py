@@ -34,6 +34,7 @@ class MixtureSettings:
     window: bool = True  # update from the whole queue; off: from the points of the batch alone
     average: str = "window"  # window: older points counted once; stepwise: S <- (1-r) S + r s
     memory: float = 512.0  # points older than the queue that count (the horizon under drift)
+    drift: float = 1.5  # older points lose mass when means move by more than this many times chance
     rate_power: float = 0.6  # stepwise: r_t = (t + 2) ** -rate_power
     passes: int = 1  # E and M steps per update (batch-em: until its queue fits)
     eps: float = 1.0  # sinkhorn: temperature of the plan; dual, debiased: per dimension of cost

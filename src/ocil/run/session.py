@@ -51,7 +51,7 @@ class Session:
         self, method: str | type[Learner], settings: Settings, shape: Sequence[int]
     ) -> None:
         kind = registry.get(method) if isinstance(method, str) else method
-        self.method, self.settings = kind.method, settings
+        self.method, self.settings, self.shape = kind.method, settings, tuple(shape)
         check_device(settings.device)
         self.labels = LabelMap()
         self.generators = rng.generators(settings.seed)
@@ -67,11 +67,23 @@ class Session:
         epoch: int = 0,
     ) -> dict[str, torch.Tensor]:
         """Learn one batch x (n, ...) with its labels; returns detached 0-d tensors."""
+        x = torch.as_tensor(x)
+        self._check(x, labels)
         y = torch.tensor(self.labels.encode(labels), dtype=torch.int64)
-        batch = Batch(torch.as_tensor(x), y, self.step, task, epoch, self.settings.epochs)
+        batch = Batch(x, y, self.step, task, epoch, self.settings.epochs)
         report = self.learner.learn(batch)
         self.step += 1
         return report
+
+    def _check(self, x: torch.Tensor, labels: Sequence[int | str]) -> None:
+        if tuple(x.shape[1:]) != self.shape or not len(x):
+            raise OcilError(
+                f"A batch has shape {tuple(x.shape)}; give one or more items of {self.shape}."
+            )
+        if len(labels) != len(x):
+            raise OcilError(f"A batch has {len(x)} items but {len(labels)} labels; give one each.")
+        if x.is_floating_point() and not bool(x.isfinite().all()):
+            raise OcilError("A batch holds NaN or infinite values; take such items out.")
 
     def state(self) -> State:
         tensors = {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
@@ -81,11 +93,31 @@ class Session:
         return State(tensors, scalars)
 
     def load(self, state: State) -> None:
+        """Take up a state; one that does not fit this method and its settings is refused."""
+        try:
+            self._load(state)
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            problem = " ".join(str(error).split())[:200].rstrip(".")
+            raise OcilError(
+                f"The saved state does not fit {self.method} with its settings ({problem}); "
+                "delete it to use the one before."
+            ) from error
+
+    def _load(self, state: State) -> None:
+        method, labels, step = (state.scalars[k] for k in ("method", "labels", "step"))
+        if method != self.method or type(step) is not int or step < 0:
+            raise ValueError("it was made by another method or at no step")
+        self.labels, self.step = LabelMap(), step
+        if self.labels.encode(labels) != list(range(len(labels))):
+            raise ValueError("a label occurs twice")
         self.learner.load_state_dict(_below(state.tensors, "learner."))
         for purpose, saved in _below(state.tensors, "generator.").items():
             self.generators[purpose].set_state(saved)
-        self.labels = LabelMap(state.scalars["labels"])
-        self.step = state.scalars["step"]
+        if self.learner.classes != len(labels):
+            raise ValueError(f"it has {self.learner.classes} classes and {len(labels)} labels")
+        held = {} if self.learner.memory is None else self.learner.memory.columns
+        if "x" in held and tuple(held["x"].shape[1:]) != self.shape:
+            raise ValueError(f"the memory holds items of {tuple(held['x'].shape[1:])}")
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -100,6 +132,10 @@ def check_device(name: str) -> None:
         "cuda": torch.cuda.is_available,
         "mps": torch.backends.mps.is_available,
     }
+    try:
+        torch.device(name)
+    except RuntimeError:
+        kind = ""
     if kind not in there:
         raise OcilError(f"Unknown device '{name}'; choose cpu, cuda or mps.")
     if not there[kind]():
