@@ -157,6 +157,16 @@ def test_seeds_with_other_tasks_share_no_names_and_only_common_steps(make_record
     np.testing.assert_array_equal(lines.anytime(g, "head", "er").x, [10, 20, 30, 40, 60])
 
 
+def test_the_mean_matrix_is_over_the_runs_that_measured(make_record: Make) -> None:
+    partly = make_record(seed=1, shift=4)
+    partly["evaluations"] = [e for e in partly["evaluations"] if e["task"] == 2]
+    [g] = group([make_record(), partly])
+    np.testing.assert_array_equal(
+        lines.mean_matrix(g, "head")[1:], [[80, 90, np.nan], [72, 82, 92]]
+    )
+    np.testing.assert_array_equal(lines.through_tasks(g, "head", "er").x, [3])
+
+
 def test_reports_do_not_load_torch() -> None:
     code = (
         "import sys, ocil.run.metrics, ocil.run.reading\n"

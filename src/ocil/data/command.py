@@ -16,6 +16,7 @@ from ocil.data.sources import SOURCES, named
 from ocil.errors import OcilError
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 __all__ = ["Row", "check", "get", "list_sources", "render_list", "render_report", "show_progress"]
@@ -94,22 +95,24 @@ def _is_writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK)
 
 
-def render_list(rows: Sequence[Row]) -> Table:
-    """Return the list as a table for the terminal."""
+def render_list(rows: Sequence[Row]) -> Group:
+    """Return the list for the terminal: a table of what is where, then licences and citations."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("name", "data set", title="Data sets", title_justify="left", show_lines=True)
+    table = Table("name", title="Data sets", title_justify="left")
     for heading in ("classes", "images", "download"):
         table.add_column(heading, justify="right")
     table.add_column("on this machine", overflow="fold")
+    about = []
     for row in rows:
         size = f"{row.download_bytes / 1e6:.1f} MB" if row.download_bytes else "-"
-        about = f"{row.title}\nlicence: {row.licence}\ncite: {row.citation}\n{row.home}"
         where = Text(row.where, style="green" if row.present else "yellow")
-        cells = (Text(row.name), Text(about), str(row.classes), str(row.images), size, where)
-        table.add_row(*cells)
-    return table
+        table.add_row(Text(row.name), str(row.classes), str(row.images), size, where)
+        facts = f"  {row.title}; licence: {row.licence}\n  cite: {row.citation}\n  {row.home}"
+        about.append(Text.assemble((f"{row.name}\n", "bold"), facts))
+    return Group(table, *about)
 
 
 def render_report(report: Report) -> Table:

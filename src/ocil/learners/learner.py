@@ -13,21 +13,23 @@ average of the weights, the memory, and the read-outs from both sets of weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 
 from ocil import augment, nets
 from ocil.errors import OcilError, suggest
 from ocil.learners.model import Model, WeightAverage
+from ocil.learners.readouts import class_means, nearest_mean
+from ocil.learners.state import below, load_optimizer_state, optimizer_state
 from ocil.memory import Memory
 from ocil.nets.heads import grow_head
 from ocil.settings import Settings
 from ocil.stream import Batch
 
+Reader = Callable[[Model, torch.Tensor], torch.Tensor]  # features (n, d) -> scores (n, C)
 CHUNK = 256  # images per forward pass when features of many are wanted
 
 
@@ -62,7 +64,7 @@ class Learner:
         self.memory = Memory(capacity, self.device) if capacity is not None else None
         self.classes = 0
         self.backbone_images = 0  # images through the net while learning, all passes counted
-        self._means: dict[str, torch.Tensor] = {}
+        self._means: dict[Model, torch.Tensor] = {}  # of the memory, kept until the next `learn`
         self.readout = self._checked_readout()
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -120,10 +122,18 @@ class Learner:
 
     # ---------------------------------------------------------------- reading
 
+    def readers(self) -> dict[str, tuple[Model, Reader]]:
+        """Every read-out: the weights whose features it reads, and how it reads them."""
+        own = {"head": self.read_head} | ({} if self.memory is None else {"mean": self.read_mean})
+        found = {name: (self.model, reader) for name, reader in own.items()}
+        if self.average:
+            model = self.average.model
+            found |= {f"ema-{name}": (model, reader) for name, reader in own.items()}
+        return found
+
     @property
     def readouts(self) -> list[str]:
-        names = ["head"] + ([] if self.memory is None else ["mean"])
-        return names + ([f"ema-{name}" for name in names] if self.average else [])
+        return list(self.readers())
 
     def _checked_readout(self) -> str:
         wanted, known = self.settings.readout, self.readouts
@@ -144,15 +154,13 @@ class Learner:
     @torch.inference_mode()
     def all_scores(self, x: torch.Tensor, wanted: Sequence[str]) -> dict[str, torch.Tensor]:
         """Scores of several read-outs, with one forward pass for each set of weights."""
+        readers = self.readers()
         found: dict[str, torch.Tensor] = {}
-        sets = {"": self.model, "ema-": self.average.model if self.average else None}
-        for prefix, model in sets.items():
-            names = [w for w in wanted if w.startswith("ema-") == bool(prefix)]
-            if names and model is not None:
-                features = self.features(model, x)
-                for name in names:
-                    reader = getattr(self, f"read_{name.removeprefix(prefix).replace('-', '_')}")
-                    found[name] = reader(model, features)
+        for model in {id(readers[name][0]): readers[name][0] for name in wanted}.values():
+            features = self.features(model, x)
+            for name in wanted:
+                if readers[name][0] is model:
+                    found[name] = readers[name][1](model, features)
         return found
 
     def features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
@@ -170,17 +178,12 @@ class Learner:
         A class that the memory does not hold gets -inf. Means are kept until the next `learn`.
         """
         assert self.memory is not None
-        key = "ema" if self.average and model is self.average.model else "live"
-        if key not in self._means:
-            count = len(self.memory)
-            old = F.normalize(self.features(model, self.memory.columns["x"][:count]), dim=1)
-            y = self.memory.columns["y"][:count]
-            sums = old.new_zeros(self.classes, old.shape[1]).index_add_(0, y, old)
-            mean = F.normalize(sums, dim=1)
-            absent = torch.bincount(y, minlength=self.classes) == 0
-            self._means[key] = mean.masked_fill(absent[:, None], torch.inf)
-        distance = torch.cdist(F.normalize(features, dim=1), self._means[key])
-        return -distance.square().nan_to_num(nan=torch.inf)
+        if model not in self._means:
+            filled = slice(len(self.memory))
+            old = self.features(model, self.memory.columns["x"][filled])
+            y = self.memory.columns["y"][filled]
+            self._means[model] = class_means(old, y, self.classes)
+        return nearest_mean(features, self._means[model])
 
     # ---------------------------------------------------------------- state
 
@@ -195,9 +198,7 @@ class Learner:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Every tensor that later behaviour depends on, by a flat name."""
         state = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        for i, p in enumerate(self._parameters()):
-            for k, v in self.optimizer.state.get(p, {}).items():
-                state[f"optimizer.{i}.{k}"] = torch.as_tensor(v)
+        state |= optimizer_state(self.optimizer)
         if self.average:
             state |= {f"average.{k}": v for k, v in self.average.model.state_dict().items()}
             state["average.updates"] = torch.tensor(self.average.updates)
@@ -212,33 +213,16 @@ class Learner:
         self.model.load_state_dict(below(state, "model."))
         if self.model.head.classes != self.classes:
             raise ValueError(f"the head has not one row for each of {self.classes} classes")
-        for i, p in enumerate(self._parameters()):
-            saved = below(state, f"optimizer.{i}.")
-            if saved:
-                if any(v.dim() and v.shape != p.shape for v in saved.values()):
-                    raise ValueError("a moment of the optimiser has not its parameter's shape")
-                # The fused step reads moments in the layout of their parameter (channels last).
-                self.optimizer.state[p] = {
-                    k: torch.empty_like(p).copy_(v) if v.shape == p.shape else v.to(self.device)
-                    for k, v in saved.items()
-                }
+        load_optimizer_state(self.optimizer, below(state, "optimizer."))
         if self.average:
             self.average.load(below(state, "average."))
         if self.memory is not None:
             self.memory.load_state_dict(below(state, "memory."), self.classes)
 
-    def _parameters(self) -> Iterator[torch.nn.Parameter]:
-        for group in self.optimizer.param_groups:
-            yield from group["params"]
-
 
 def as_float(x: torch.Tensor) -> torch.Tensor:
     """uint8 images to float32 in [0, 1]; float input is left as it is."""
     return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
-
-
-def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 @contextmanager

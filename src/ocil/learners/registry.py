@@ -17,7 +17,14 @@ from ocil.errors import OcilError, suggest
 if TYPE_CHECKING:
     from ocil.learners.learner import Learner
 
-_SHARED = {"learner", "model", "registry"}  # files beside the methods that are none
+# Files beside the methods that are none.
+_SHARED = {"learner", "model", "readouts", "registry", "state"}
+    "learner",
+    "model",
+    "readouts",
+    "registry",
+    "state",
+}  # files beside the methods that are none
 
 
 def names() -> list[str]:

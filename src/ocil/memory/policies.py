@@ -67,7 +67,8 @@ def _fill(sizes: list[int], wanted: int) -> list[int]:
     while left:
         each, extra = divmod(left, len(open_classes))
         for rank, i in enumerate(open_classes):
-            more = min(each + (rank < extra), sizes[i] - shares[i])
+            # What is left over is dealt out last, or a class could get it twice.
+            more = min(each or int(rank < extra), sizes[i] - shares[i])
             shares[i] += more
             left -= more
         open_classes = [i for i in open_classes if shares[i] < sizes[i]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from ocil.errors import OcilError
 from ocil.labels import LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
+from ocil.learners.state import below
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -110,18 +111,14 @@ class Session:
         self.labels, self.step = LabelMap(), step
         if self.labels.encode(labels) != list(range(len(labels))):
             raise ValueError("a label occurs twice")
-        self.learner.load_state_dict(_below(state.tensors, "learner."))
-        for purpose, saved in _below(state.tensors, "generator.").items():
+        self.learner.load_state_dict(below(state.tensors, "learner."))
+        for purpose, saved in below(state.tensors, "generator.").items():
             self.generators[purpose].set_state(saved)
         if self.learner.classes != len(labels):
             raise ValueError(f"it has {self.learner.classes} classes and {len(labels)} labels")
         held = {} if self.learner.memory is None else self.learner.memory.columns
         if "x" in held and tuple(held["x"].shape[1:]) != self.shape:
             raise ValueError(f"the memory holds items of {tuple(held['x'].shape[1:])}")
-
-
-def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def check_device(name: str) -> None:

@@ -1,0 +1,221 @@
+"""Layers in their order, exact types, and a job id that follows what decides the result."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ocil.errors import OcilError
+from ocil.settings import (
+    NOT_IN_JOB,
+    Settings,
+    from_mapping,
+    job_id,
+    known_keys,
+    layered,
+    read_toml,
+    to_mapping,
+)
+
+PROTOCOL = {"batch": 1, "replay": 1, "steps": 1, "epochs": 1, "width": 1, "probe": 1}
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "big": {"replay": 2, "steps": 2, "epochs": 2, "width": 2, "probe": 2},
+    "big/mnist": {"steps": 3, "epochs": 3, "width": 3, "probe": 3},
+    "big/mnist/700": {"epochs": 4, "width": 4, "probe": 4},
+}
+TOML = {"preset": "big", "data": "mnist", "memory": 700, "width": 5, "probe": 5}
+FLAGS = {"probe": 6}
+
+
+def test_each_layer_wins_over_the_one_before() -> None:
+    settings, preset = layered(Settings, PROTOCOL, PRESETS, TOML, FLAGS)
+    assert settings.classes_per_task == Settings.classes_per_task  # a default
+    assert (settings.batch, settings.replay, settings.steps) == (1, 2, 3)
+    assert (settings.epochs, settings.width, settings.probe) == (4, 5, 6)
+    assert preset == "big/mnist/700"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({"preset": "big"}, "big"),
+        ({"preset": "big", "data": "mnist"}, "big/mnist"),
+        ({"preset": "big", "data": "mnist", "memory": 700}, "big/mnist/700"),
+        ({"preset": "big", "data": "digits", "memory": 700}, "big"),
+        ({}, "default"),
+    ],
+)
+def test_the_most_special_preset_that_exists_is_named(given: dict[str, Any], used: str) -> None:
+    settings, preset = layered(Settings, {}, PRESETS, given)
+    assert preset == used
+    assert settings.probe == PRESETS[used].get("probe", Settings.probe)
+
+
+def test_memory_set_by_a_preset_or_the_protocol_chooses_the_special_preset() -> None:
+    presets = {"default/mnist/700": {"lr": 0.5}}
+    given = {"data": "mnist"}
+    assert layered(Settings, {"memory": 700}, presets, given)[0].lr == 0.5
+    assert layered(Settings, {"memory": 700}, presets, given, {"memory": 8})[0].lr == Settings.lr
+    by_preset = presets | {"default/mnist": {"memory": 700}}
+    assert layered(Settings, {"memory": 8}, by_preset, given)[0].lr == 0.5
+
+
+def test_a_methods_own_default_wins_over_the_protocol_and_yields_to_presets() -> None:
+    @dataclass(frozen=True)
+    class Own(Settings):
+        replay: int = 7
+
+    assert layered(Own, {"replay": 1, "batch": 3}, {})[0].replay == 7
+    assert layered(Own, {"replay": 1, "batch": 3}, {})[0].batch == 3
+    assert layered(Own, {}, {"default": {"replay": 8}})[0].replay == 8
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"), [("memroy", "memory"), ("learning_rate", ""), ("batch_", "batch")]
+)
+def test_an_unknown_key_suggests_the_nearest(key: str, hint: str) -> None:
+    with pytest.raises(OcilError, match=f"Unknown setting '{key}' in my.toml") as caught:
+        from_mapping(Settings, {key: 1}, "my.toml")
+    assert (f"Did you mean '{hint}'" in str(caught.value)) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("memory", "500", "int or none"),
+        ("memory", 500.0, "int or none"),
+        ("memory", True, "int or none"),
+        ("seed", None, "int"),
+        ("lr", "0.1", "float"),
+        ("lr", False, "float"),
+        ("validate", 1, "bool"),
+        ("data", 5, "str"),
+        ("data", ["mnist"], "str"),
+        ("preset", {"a": 1}, "str"),
+        ("order", "random", "'split' or 'joint'"),
+        ("order", [], "'split' or 'joint'"),
+        ("threads", "all", "int or 'auto'"),
+        ("threads", True, "int or 'auto'"),
+    ],
+)
+def test_a_wrong_type_is_said(key: str, value: Any, wanted: str) -> None:
+    for attempt in (
+        lambda: from_mapping(Settings, {key: value}, "the settings"),
+        lambda: layered(Settings, {}, {}, {key: value}),
+    ):
+        with pytest.raises(OcilError) as caught:
+            attempt()
+        said = str(caught.value)
+        assert said == f"Setting {key} in the settings is {value!r} but must be {wanted}."
+
+
+def test_right_types_are_kept_and_an_int_becomes_a_float() -> None:
+    values = {"lr": 1, "memory": None, "threads": "auto", "order": "joint", "validate": True}
+    settings = from_mapping(Settings, values)
+    assert settings.lr == 1.0
+    assert isinstance(settings.lr, float)
+    assert (settings.memory, settings.threads, settings.order) == (None, "auto", "joint")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("memory", 0),
+        ("memory", -1),
+        ("seed", -1),
+        ("batch", 0),
+        ("steps", 0),
+        ("epochs", 0),
+        ("limit_per_class", 0),
+        ("classes_per_task", 0),
+        ("replay", -1),
+        ("probe", 0),
+        ("threads", 0),
+        ("checkpoint_every", -1),
+        ("eval_every", -1),
+        ("width", -1),
+        ("ema", 1.0),
+        ("ema", -0.1),
+        ("ema", float("nan")),
+        ("lr", 0.0),
+        ("lr", float("nan")),
+        ("lr", float("inf")),
+        ("weight_decay", -1.0),
+        ("weight_decay", float("nan")),
+        ("weight_decay", float("inf")),
+    ],
+)
+def test_a_value_out_of_range_is_said(key: str, value: Any) -> None:
+    with pytest.raises(OcilError, match=rf"^Setting {key} is {value} but must be .*\.$"):
+        from_mapping(Settings, {key: value})
+
+
+def test_an_unknown_preset_suggests_and_lists_the_known() -> None:
+    with pytest.raises(OcilError, match=r"'bgi'\. Did you mean 'big'\? Known: big, default\."):
+        layered(Settings, {}, PRESETS, {"preset": "bgi"})
+
+
+# ------------------------------------------------------------------ job id
+
+
+def other_value(name: str) -> Any:
+    """A value that differs from the default and is allowed."""
+    value = getattr(Settings(), name)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return "joint" if name == "order" else value + "x"
+    return 3 if value is None else value / 2 if isinstance(value, float) else value + 1
+
+
+def job(**changes: Any) -> str:
+    return job_id("er", to_mapping(dataclasses.replace(Settings(), **changes)), Settings())
+
+
+@pytest.mark.parametrize("name", known_keys(Settings))
+def test_the_job_follows_what_decides_the_result_and_nothing_else(name: str) -> None:
+    same = job(**{name: other_value(name)}) == job()
+    assert same == (name in NOT_IN_JOB or name == "preset")
+
+
+def test_what_does_not_decide_the_result() -> None:
+    assert NOT_IN_JOB == {"checkpoint_every", "threads", "device"}
+    assert job_id("er", {}, Settings()) != job_id("joint", {}, Settings())
+
+
+def test_a_record_that_lacks_a_newer_key_keeps_its_job() -> None:
+    @dataclass(frozen=True)
+    class Newer(Settings):
+        shiny: int = 3
+
+    old = to_mapping(Settings(seed=4))
+    whole = to_mapping(Newer(seed=4))
+    assert job_id("er", old, Newer()) == job_id("er", whole, Newer())
+    assert job_id("er", old, Newer()) != job_id("er", whole | {"shiny": 4}, Newer())
+    assert job_id("er", dict(reversed(whole.items())), Newer()) == job_id("er", whole, Newer())
+
+
+# ------------------------------------------------------------------ TOML
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"lr = ", "is not valid TOML"),
+        (b"\xff\xfe", "is not valid TOML"),
+        (None, "Cannot read"),
+    ],
+)
+def test_a_bad_toml_file_is_one_sentence(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "a.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OcilError, match=said) as caught:
+        read_toml(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
