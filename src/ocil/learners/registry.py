@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 # Files beside the methods that are none.
 _SHARED = {"learner", "model", "readouts", "registry", "state"}
-    "learner",
-    "model",
-    "readouts",
-    "registry",
-    "state",
-}  # files beside the methods that are none
 
 
 def names() -> list[str]:

@@ -61,14 +61,16 @@ class Memory:
     ) -> None:
         """Put item i of the batch into slots[i]; -1 skips it; of two for one slot the last stays.
 
-        New slots are taken in order: slot len(memory) is the next free one.
+        New slots must follow on from len(memory) without a gap, in any order of the items.
         """
         source = {slot: item for item, slot in enumerate(slots) if slot >= 0}
         if not source:
             return
         classes = y.tolist()
-        for slot, item in source.items():
-            self._enter(slot, classes[item])
+        filled = len(self)
+        new = sorted(slot for slot in source if slot >= filled)
+        for slot in new + [slot for slot in source if slot < filled]:
+            self._enter(slot, classes[source[slot]])
         target = torch.tensor(list(source), device=self.device)
         items = torch.tensor(list(source.values()), device=x.device)
         for name, value in {"x": x, "y": y, **columns}.items():

@@ -73,3 +73,27 @@ def _fill(sizes: list[int], wanted: int) -> list[int]:
             left -= more
         open_classes = [i for i in open_classes if shares[i] < sizes[i]]
     return shares
+
+
+def by_centroids(distances: list[list[float]], labels: list[int]) -> list[int]:
+    """Batch items in the order in which centroids ask for them.
+
+    distances[i][k] is how far item i is from centroid k of its own class. The centroids of a class
+    take turns, each taking the closest item left, and the classes take turns as well: the first m
+    of the order cover classes and their centroids as evenly as m allows.
+
+    >>> by_centroids([[1, 9], [2, 8], [3, 1]], [0, 0, 0])
+    [0, 2, 1]
+    """
+    queues = []
+    for label in dict.fromkeys(labels):
+        left, queue, turn = [i for i, y in enumerate(labels) if y == label], [], 0
+        while left:
+            centroid = turn % len(distances[left[0]])
+            nearest = min(left, key=lambda i: distances[i][centroid])
+            queue.append(nearest)
+            left.remove(nearest)
+            turn += 1
+        queues.append(queue)
+    longest = max(map(len, queues))
+    return [queue[rank] for rank in range(longest) for queue in queues if rank < len(queue)]

@@ -1,0 +1,96 @@
+"""Losses as pure functions of features, labels and centroids."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+FEATURE_TERMS = ("one", "mean", "sum")
+
+
+def dynamic_preservation(
+    z: torch.Tensor,
+    y: torch.Tensor,
+    mu: torch.Tensor,
+    active: torch.Tensor,
+    tau: float,
+    features: str = "mean",
+) -> torch.Tensor:
+    """Pull features to the centroids of their class and away from all others, as printed in OTC.
+
+    L = - mean_c mean_{x of c} log( g_cen^c / sum_c' (g_cen^c' + g_fea^c') ) with
+    g_cen^c' = sum_k exp(z.mu_kc' / tau) over all classes with centroids, and for the classes
+    c' != c of the batch g_fea^c' = exp(z.z' / tau) of one sample z' of c', or the mean or the sum
+    over all of them. Points of a class without centroids take no part.
+
+    z (n, d), y (n,), mu (C, K, d) without gradient, active (C, K) bool -> 0-d.
+    """
+    n, (classes, components, dim) = len(z), mu.shape
+    centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
+    centroid = centroid.masked_fill(~active, -torch.inf).logsumexp(2)  # log g_cen (n, C)
+    kept = active.any(1)[y]
+    own = F.one_hot(y, classes).bool()  # (n, C)
+    feature = (z @ z.T / tau).masked_fill(y[:, None] == y, -torch.inf)  # (n, n), c' != c only
+    if features == "one":
+        feature = feature.masked_fill(~first_of_each(y), -torch.inf)
+    elif features == "mean":
+        feature = feature - own.sum(0)[y].log()
+    denominator = torch.cat([centroid, feature], 1).logsumexp(1)
+    loss = (denominator - centroid.masked_fill(~own, -torch.inf).amax(1)).masked_fill(~kept, 0.0)
+    return _class_balanced(loss, kept, own)
+
+
+def balanced_preservation(
+    z: torch.Tensor, y: torch.Tensor, mu: torch.Tensor, active: torch.Tensor, tau: float
+) -> torch.Tensor:
+    """The same pull and push with positives and with every class weighing the same.
+
+    e(u) = exp(z.u / tau), D = sum_c' [ sum_k e(mu_kc') + sum_{x' of c'} e(z') ] / (K_c' + n_c'),
+    the point itself left out, and with the other points P of the class
+    L = -1 / (1 + |P|) [ log(g_cen / K_c / D) + sum_{p in P} log(e(z_p) / D) ].
+
+    Shapes as in `dynamic_preservation`.
+    """
+    n, (classes, components, dim) = len(z), mu.shape
+    centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
+    centroid = centroid.masked_fill(~active, -torch.inf)
+    own = F.one_hot(y, classes).bool()
+    same = (y[:, None] == y).fill_diagonal_(False)  # positives (n, n)
+    point = (z @ z.T / tau).masked_fill(torch.eye(n, dtype=torch.bool, device=z.device), -torch.inf)
+    counts = active.sum(1) + own.sum(0) - own.int()  # (n, C): members of each class, self left out
+    share = counts.clamp(min=1).log()
+    log_d = torch.cat([(centroid - share[:, :, None]).flatten(1), point - share[:, y]], 1)
+    log_d = log_d.logsumexp(1)
+    mean_cen = centroid.logsumexp(2) - active.sum(1).clamp(min=1).log()
+    kept = active.any(1)[y]
+    to_centroids = mean_cen.masked_fill(~own, -torch.inf).amax(1).masked_fill(~kept, 0.0)
+    to_points = point.masked_fill(~same, 0.0).sum(1)
+    positives = same.sum(1)
+    total = to_centroids - log_d + to_points - positives * log_d
+    loss = (-total / (1 + positives)).masked_fill(~kept, 0.0)
+    return _class_balanced(loss, kept, own)
+
+
+def first_of_each(y: torch.Tensor) -> torch.Tensor:
+    """Marks the first occurrence of every label in y (n,).
+
+    >>> first_of_each(torch.tensor([4, 2, 4, 2, 1])).tolist()
+    [True, True, False, False, True]
+    """
+    earlier = torch.ones(len(y), len(y), dtype=torch.bool, device=y.device).tril(-1)
+    return ~((y[:, None] == y) & earlier).any(1)
+
+
+def _class_balanced(loss: torch.Tensor, kept: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """Mean over the classes present of the mean over their points: loss (n,), own (n, C) -> 0-d."""
+    members = (own & kept[:, None]).to(loss.dtype)
+    size = members.sum(0)  # (C,)
+    present = (size > 0).sum().clamp(min=1)
+    return ((loss @ members) / size.clamp(min=1)).sum() / present
+
+
+def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)), mean over points; (n, C) both."""
+    log_p = F.log_softmax(student / temperature, 1)
+    log_q = F.log_softmax(teacher.detach() / temperature, 1)
+    return temperature**2 * F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
