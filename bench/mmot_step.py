@@ -144,14 +144,17 @@ def cross_entropy_step() -> Callable[[], None]:
 
 
 def medians(candidates: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Milliseconds: each candidate once per round, in turn; the first rounds warm up."""
+    """Milliseconds of processor time (one thread: what the clock shows on an idle machine).
+
+    Each candidate runs once per round, in turn; the first rounds warm up.
+    """
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(rounds + 3):
         for name, call in candidates.items():
-            start = time.perf_counter()
+            start = time.process_time()
             call()
             if turn >= 3:
-                times[name].append(1e3 * (time.perf_counter() - start))
+                times[name].append(1e3 * (time.process_time() - start))
     return {name: statistics.median(values) for name, values in times.items()}
 
 

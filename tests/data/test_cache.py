@@ -79,6 +79,10 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def grown(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
+
+
 def other_shape(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data.replace(b"(65, 3, 32, 32)", b"(65, 3, 16, 64)"))
@@ -107,6 +111,7 @@ def pickled(path: Path) -> None:
     ("name", "harm"),
     [
         ("train_images.npy", cut),
+        ("train_images.npy", grown),
         ("train_images.npy", other_shape),
         ("train_images.npy", pickled),
         ("train_labels.npy", pickled),

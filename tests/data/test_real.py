@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,20 @@ from ocil.data import SOURCES, load
 from ocil.data.check import check
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def decoded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give one cache to all tests of this file: each data set is decoded once."""
+    folder = tmp_path_factory.mktemp("decoded")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def shared_cache(own_cache: Path, decoded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the cache of the single test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(decoded))
 
 
 @pytest.mark.parametrize(

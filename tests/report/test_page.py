@@ -20,6 +20,7 @@ from ocil.report.groups import group
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
+from ocil.report.figures import COLOURS
 from ocil.report.page import write_page
 
 Make = Callable[..., dict[str, Any]]
@@ -91,6 +92,19 @@ def test_hostile_text_shows_as_text(tmp_path: Path, hostile_record: dict[str, An
     assert "\x1b" not in page.text
     assert ("href", "javascript%3Aalert%281%29/record.json") in page.attributes
     assert not [name for name, _ in page.attributes if name.startswith("on")]
+
+
+def test_a_readout_keeps_its_colour_where_others_were_not_probed(
+    tmp_path: Path, make_record: Make
+) -> None:
+    record = make_record()
+    record["evaluations"] = [
+        e for e in record["evaluations"] if (e["images"], e["readout"]) != ("probe", "head")
+    ]
+    content = write_page(found([record], tmp_path), tmp_path).read_text(encoding="utf-8")
+    anytime = content.split("while learning, ema-head</figcaption>")[1].split("</svg>")[0]
+    assert COLOURS[1] in anytime
+    assert COLOURS[0] not in anytime
 
 
 def test_the_page_is_the_same_every_time(tmp_path: Path, make_record: Make) -> None:

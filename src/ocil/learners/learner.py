@@ -178,6 +178,8 @@ class Learner:
         A class that the memory does not hold gets -inf. Means are kept until the next `learn`.
         """
         assert self.memory is not None
+        if not len(self.memory):
+            return features.new_full((len(features), self.classes), -torch.inf)
         if model not in self._means:
             filled = slice(len(self.memory))
             old = self.features(model, self.memory.columns["x"][filled])

@@ -19,4 +19,4 @@ def class_means(z: torch.Tensor, y: torch.Tensor, classes: int) -> torch.Tensor:
 def nearest_mean(z: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
     """-|z / |z| - m_c|^2 for z (n, d) and means (C, d) -> (n, C); -inf for an absent class."""
     distance = torch.cdist(F.normalize(z, dim=1), means)
-    return -distance.square().nan_to_num(nan=torch.inf)
+    return -distance.square().nan_to_num(nan=torch.inf, posinf=torch.inf)

@@ -59,11 +59,16 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class Line:
-    """A curve with a row per run: x (n,), values (runs, n) in percent, nan = not measured."""
+    """A curve with a row per run: x (n,), values (runs, n) in percent.
+
+    `look` is the number of its colour and style, so that a name looks the same in every figure;
+    None takes its place among the lines.
+    """
 
     name: str
     x: NDArray[np.float64]
     values: NDArray[np.float64]
+    look: int | None = None
 
 
 def matrix_figure(matrix: NDArray[np.float64], names: Sequence[str] | None = None) -> Figure:
@@ -136,7 +141,8 @@ def anytime_figure(lines: Sequence[Line], borders: Sequence[float] = ()) -> Figu
 
 
 def _draw(axes: Axes, lines: Sequence[Line], marker: str | None = None) -> None:
-    for number, line in enumerate(lines):
+    for place, line in enumerate(lines):
+        number = place if line.look is None else line.look
         colour = COLOURS[number % len(COLOURS)]
         style = STYLES[number // len(COLOURS) % len(STYLES)]
         mean = line.values.mean(axis=0)

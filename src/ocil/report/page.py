@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -146,17 +147,25 @@ def _pictures(key: str, g: Group) -> list[dict[str, Any]]:
     heat = figures.matrix_figure(matrix, lines.shared_task_names(g))
     found = [("matrix", f"Accuracy on each task (%), {g.readout}", heat)]
     names = readouts([g])
-    curves = [line for n in names if len((line := lines.through_tasks(g, n, n)).x) > 1]
+    curves = _several(lines.through_tasks(g, n, n) for n in names)
     if curves:
         found.append(("curve", "Average through the tasks", figures.curve_figure(curves)))
-    probes = [line for n in names if len((line := lines.anytime(g, n, n)).x) > 1]
+    probes = _several(lines.anytime(g, n, n) for n in names)
     if probes:
         picture = figures.anytime_figure(probes, lines.task_borders(g))
-        found.append(("curve", "On the classes so far, while learning", picture))
+        caption = "On the classes so far, while learning"
+        caption += f", {probes[0].name}" if len(probes) == 1 else ""
+        found.append(("curve", caption, picture))
     return [
         {"kind": kind, "caption": text.plain(caption), "svg": _svg(figure, f"{key}-{i}")}
         for i, (kind, caption, figure) in enumerate(found)
     ]
+
+
+def _several(found: Iterable[figures.Line]) -> list[figures.Line]:
+    """Those with more than one point; each read-out keeps its colour."""
+    looks = [replace(line, look=place) for place, line in enumerate(found)]
+    return [line for line in looks if len(line.x) > 1]
 
 
 def _table(table: Table, groups: Sequence[Group], cards: Sequence[Mapping[str, Any]]) -> Any:
