@@ -32,15 +32,17 @@ def test_matrix_has_tasks_by_class_names(make_record: Make) -> None:
 
 def test_metrics_of_every_readout(make_record: Make) -> None:
     rows = {row[0]: row[1:] for row in show.metrics_table(make_record()).rows}
-    assert rows["final average accuracy"] == ["80.00", "85.00"]
-    assert rows["backward transfer"] == ["-15.00", "-15.00"]
+    columns = show.metrics_table(make_record()).columns
+    accuracy, backward = columns.index("accuracy") - 1, columns.index("backward") - 1
+    assert [row[accuracy] for row in rows.values()] == ["80.00", "85.00"]
+    assert [row[backward] for row in rows.values()] == ["-15.00", "-15.00"]
 
 
 def test_a_joint_record_shows_what_it_has(make_record: Make) -> None:
     record = make_record("joint", joint=True, memory=None, commit=None)
     assert show.matrix_table(record).rows[0] == ["task 1", "–", "", ""]
     assert show.matrix_table(record).rows[2] == ["task 3", "75.00", "85.00", "95.00"]
-    assert "average forgetting" in printed(record)
+    assert "forgetting" in printed(record)
 
 
 def test_many_tasks_become_lines(make_record: Make) -> None:

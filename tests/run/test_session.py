@@ -116,15 +116,15 @@ def test_generators_of_purposes_do_not_share_draws() -> None:
     assert all(a != b for i, a in enumerate(states) for b in states[:i])
 
 
-def _drop(key: str) -> Callable[[State], None]:
-    return lambda state: state.tensors.pop(key) and None  # type: ignore[func-returns-value]
+def _drop(key: str) -> Callable[[State], Any]:
+    return lambda state: state.tensors.pop(key)
 
 
-def _put(key: str, value: torch.Tensor) -> Callable[[State], None]:
+def _put(key: str, value: torch.Tensor) -> Callable[[State], Any]:
     return lambda state: state.tensors.update({key: value})
 
 
-def _say(**scalars: Any) -> Callable[[State], None]:
+def _say(**scalars: Any) -> Callable[[State], Any]:
     return lambda state: state.scalars.update(scalars)
 
 
@@ -155,7 +155,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_a_state_that_does_not_fit_is_one_sentence(change: Callable[[State], None]) -> None:
+def test_a_state_that_does_not_fit_is_one_sentence(change: Callable[[State], Any]) -> None:
     state = copied(taught().state())
     change(state)
     with pytest.raises(OcilError) as caught:

@@ -34,7 +34,8 @@ def show(words: list[str]) -> None:
     found = find_records(folder)
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    say(to_rich(overview_table(overview([record for _, record in found]))))
+    rows = [row for row in overview([record for _, record in found]) if row.reported]
+    say(to_rich(overview_table(rows), title="The read-out that counts, one row a configuration"))
 
 
 def _progress(folder: Path) -> str:

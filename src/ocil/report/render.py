@@ -72,10 +72,25 @@ def to_rich(table: Table, title: str | None = None) -> RichTable:
     from rich.text import Text
 
     heading = Text(text.plain(title), style="bold") if title else None
-    shown = RichTable(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in table.columns:
-        justify = "left" if name in table.left else "right"
-        shown.add_column(Text(text.plain(name)), justify=justify, overflow="fold")
+    shown = RichTable(
+        title=heading,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0 if len(table.columns) > 7 else 1),
+    )
+    for i, name in enumerate(table.columns):
+        words = name in table.left  # words may be folded where the terminal is narrow, numbers not
+        justify = "left" if words else "right"
+        longest = max((len(_shown(row[i])) for row in table.rows), default=0)
+        least = min(longest, 16) if words else None
+        shown.add_column(
+            Text(text.plain(name)),
+            justify=justify,
+            overflow="fold",
+            no_wrap=not words,
+            min_width=least,
+        )
     for row in table.rows:
         style = ["bold" if isinstance(cell, Strong) else "" for cell in row]
         shown.add_row(*(Text(_shown(c), style=s) for c, s in zip(row, style, strict=True)))

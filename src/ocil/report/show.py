@@ -63,16 +63,13 @@ def matrix_table(record: Record) -> Table:
 
 
 def metrics_table(record: Record) -> Table:
-    """A row per metric, a column per read-out, the reported one strong."""
-    numbers = {name: derive(record, name) for name in record["readouts"]}
+    """A row per read-out, a column per metric, the reported read-out strong."""
     rows: list[list[Cell]] = []
-    for metric in METRICS:
-        cells = [percent(numbers[name][metric]) for name in numbers]
-        strong = [
-            Strong(c) if n == record["readout"] else c for n, c in zip(numbers, cells, strict=True)
-        ]
-        rows.append([TITLES[metric], *strong])
-    return Table(("metric", *numbers), rows, ("metric",))
+    for name in record["readouts"]:
+        numbers = derive(record, name)
+        cells = [text.plain(name, 40), *(percent(numbers[metric]) for metric in METRICS)]
+        rows.append([Strong(cell) if name == record["readout"] else cell for cell in cells])
+    return Table(("read-out", *METRICS), rows, ("read-out",))
 
 
 def facts_table(record: Record) -> Table:

@@ -78,17 +78,22 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def command(method: str, settings: Settings) -> str:
-    """The shortest command line that gives these settings."""
+    """A command line that gives these settings, also after presets have changed.
+
+    It names all that differs from the method's defaults, or from what presets make of them today.
+    """
     kind = registry.get(method).settings_type
     values = to_mapping(settings)
     base = {"data": settings.data, "preset": settings.preset, "memory": settings.memory}
     protocol = SOURCES[settings.data].protocol if settings.data in SOURCES else {}
-    default, _ = layered(kind, protocol, registry.get(method).presets, base)
+    preset, _ = layered(kind, protocol, registry.get(method).presets, base)
+    plain = kind()
     words = ["ocil", "run", method]
     for key, value in values.items():
         if key in NOT_IN_JOB or value is None or (key == "preset" and value == kind.preset):
             continue
-        if key in ALWAYS_SHOWN or value != getattr(default, key) or key == "preset":
+        usual = value == getattr(plain, key) == getattr(preset, key)
+        if key in ALWAYS_SHOWN or not usual:
             flag = f"--{key.replace('_', '-')}"
             if isinstance(value, bool):
                 words.append(flag if value else f"--no-{key.replace('_', '-')}")
