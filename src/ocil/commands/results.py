@@ -34,8 +34,10 @@ def show(words: list[str]) -> None:
     found = find_records(folder)
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    rows = [row for row in overview([record for _, record in found]) if row.reported]
-    say(to_rich(overview_table(rows), title="The read-out that counts, one row a configuration"))
+    for key in sorted({(record["data"], record["split"]) for _, record in found}):
+        own = [record for _, record in found if (record["data"], record["split"]) == key]
+        rows = [row for row in overview(own) if row.reported]
+        say(to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images"))
 
 
 def _progress(folder: Path) -> str:

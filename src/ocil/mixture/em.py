@@ -36,13 +36,13 @@ def stepwise_em(plain: bool = False, **changes: object) -> MixtureSettings:
     """Settings of stepwise EM: with our queue and seeding, or `plain` (batch points, random start)."""
     base = MixtureSettings(objective="em", average="stepwise", relax=0.0)
     if plain:
-        base = replace(base, window=False, seeding="random", reseed_every=0, restarts=1)
+        base = replace(base, window=0, seeding="random", reseed_every=0, restarts=1)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def batch_em(**changes: object) -> MixtureSettings:
     """Settings of batch EM refitted on the queue at every update, from the last fit."""
-    base = MixtureSettings(objective="batch-em", memory=0.0, passes=20, relax=0.0)
+    base = MixtureSettings(objective="batch-em", window=64, memory=0.0, passes=20, relax=0.0)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 

@@ -49,13 +49,13 @@ class Mixtures(MixtureReader):
         store.add("var", (k, dim), 1.0)
         store.add("log_pi", (k,), -torch.inf)
         store.add("queue", (q, dim))
-        for name in ("count", "seeded", "steps"):  # points seen; whether seeded; updates since
-            store.add(name, (), host=True)
+        for name in ("count", "first", "seeded", "steps"):
+            store.add(name, (), host=True)  # points seen; first of the window; seeded; updates since
         store.add("due", (), self.settings.seed_points, host=True)  # count of the next seeding
         self._windowed = self.settings.objective in ("sinkhorn", "em", "batch-em")
         if self._windowed:
             for name, shape in zip(
-                (*_OLD, "resp"), ((k,), (k, dim), (k, dim), (k, q)), strict=True
+                (*_OLD, "resp"), ((k,), (k, dim), (k, dim), (q, k)), strict=True
             ):
                 store.add(name, shape)
         else:
@@ -85,60 +85,66 @@ class Mixtures(MixtureReader):
         """At most a queueful of points per class: remember them, start or restart, then move."""
         s, store, classes = self.settings, self.store, group.classes
         store.grow(int(classes[-1]) + 1)
-        count, slots = self._enqueue(z, group)
+        count = store["count"][classes] + group.sizes
+        first = self._retire(classes, group.sizes, count)
+        self._enqueue(z, group)
         young = count < s.seed_points
+        due = ~young & (count >= store["due"][classes])
         if bool(young.any()):
-            self._single(classes[young], count[young])
-        due = count >= store["due"][classes]
+            self._single(classes[young], count[young], first[young])
         if bool(due.any()):
-            self._challenge(classes[due], count[due], generator)
-        grown = ~young
-        if not bool(grown.any()):
+            self._challenge(classes[due], count[due], first[due], generator)
+        if bool(young.all()):
             return
-        rows = classes[grown].to(store.device)
+        if bool(young.any()):
+            classes, count, first = classes[~young], count[~young], first[~young]
         if self._windowed:
-            now = None if s.window else torch.where(group.mask, slots, s.queue)[grown]
-            self._window_step(classes[grown], rows, count[grown], now)
+            self._window_step(classes, first, count)
         else:
-            if s.window:
-                points, mask = self._window(rows, count[grown])
-            else:
-                points, mask = z[group.index[grown].to(z.device)], group.mask[grown].to(z.device)
-            self._gradient_step(classes[grown], rows, points, mask, generator)
-        store["steps"][classes[grown]] += 1
+            self._gradient_step(classes, first, count, generator)
+        store["steps"][classes] += 1
 
-    def _enqueue(self, z: Tensor, group: Group) -> tuple[Tensor, Tensor]:
-        """Write the points into the ring of their class; counts after (B,) and slots (B, n)."""
-        store, q = self.store, self.settings.queue
-        before = store["count"][group.classes]
-        place = before.unsqueeze(1) + torch.arange(group.mask.shape[1])
-        slots = place % q
-        leaving = group.mask & (place >= q)
-        if self._windowed and self.settings.average == "window" and bool(leaving.any()):
-            self._retire(group.classes.to(store.device), slots.to(store.device), leaving)
-        flat = (group.classes.unsqueeze(1) * q + slots)[group.mask].to(store.device)
+    def _ring(self, classes: Tensor, first: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat places (B, w) in the queues of the points numbered first..end-1, and their mask."""
+        width = torch.arange(int((end - first).max()))
+        number = first.unsqueeze(1) + width
+        q = self.settings.queue
+        return classes.unsqueeze(1) * q + number % q, number < end.unsqueeze(1)
+
+    def _points(self, flat: Tensor) -> Tensor:
+        """The queued points at flat places (B, w) -> (B, w, d)."""
+        queue = self.store.columns["queue"].view(-1, self.dim)
+        return queue.index_select(0, flat.view(-1)).view(*flat.shape, self.dim)
+
+    def _retire(self, classes: Tensor, sizes: Tensor, count: Tensor) -> Tensor:
+        """Move the window to its place after this batch; returns the number of its first point.
+
+        The window of a class is its last `window` points, at least those of the batch. Points that
+        fall out of it join the old moments with the responsibilities they had.
+        """
+        store, s = self.store, self.settings
+        past = store["first"][classes]
+        first = torch.maximum(past, count - sizes.clamp(min=s.window))
+        if self._windowed and s.average == "window" and bool((first > past).any()):
+            flat, mask = (part.to(store.device) for part in self._ring(classes, past, first))
+            rows = classes.to(store.device)
+            old = self._old(rows)
+            resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
+            resp = resp.view(*flat.shape, -1).mT * mask.unsqueeze(1)
+            points = window_points(self._points(flat), mask, old.mean.mean(1, keepdim=True))
+            joined = em.cap(merge(old, weighted_moments(resp, points)), s.memory)
+            self._put(rows, dict(zip(_OLD, joined, strict=True)))
+        store["first"][classes] = first
+        return first
+
+    def _enqueue(self, z: Tensor, group: Group) -> None:
+        """Write the points of the batch into the ring of their class."""
+        store, before = self.store, self.store["count"][group.classes]
+        flat, _ = self._ring(group.classes, before, before + group.sizes)
         points = z.index_select(0, group.index[group.mask].to(store.device))
-        store.columns["queue"].view(-1, self.dim).index_copy_(0, flat, points)
-        count = before + group.sizes
-        store["count"][group.classes] = count
-        return count, slots
-
-    def _retire(self, rows: Tensor, slots: Tensor, leaving: Tensor) -> None:
-        """Add the points about to be overwritten to the old moments of their class."""
-        store, mask = self.store, leaving.to(rows.device)
-        flat = (rows.unsqueeze(1) * self.settings.queue + slots).view(-1)
-        z = store.columns["queue"].view(-1, self.dim).index_select(0, flat)
-        resp = store.take("resp", rows)
-        resp = resp.gather(2, slots.unsqueeze(1).expand(-1, resp.shape[1], -1)) * mask.unsqueeze(1)
-        old = self._old(rows)
-        points = window_points(z.view(*slots.shape, -1), mask, old.mean.mean(1, keepdim=True))
-        joined = em.cap(merge(old, weighted_moments(resp, points)), self.settings.memory)
-        self._put(rows, dict(zip(_OLD, joined, strict=True)))
-
-    def _window(self, rows: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """The queues (B, Q, d) and which of their slots are filled (B, Q)."""
-        mask = torch.arange(self.settings.queue) < count.unsqueeze(1)
-        return self.store.take("queue", rows), mask.to(rows.device)
+        queue = store.columns["queue"].view(-1, self.dim)
+        queue.index_copy_(0, flat[group.mask].to(store.device), points)
+        store["count"][group.classes] = before + group.sizes
 
     def _old(self, rows: Tensor) -> Moments:
         return Moments(*(self.store.take(name, rows) for name in _OLD))
@@ -151,68 +157,91 @@ class Mixtures(MixtureReader):
         for name, values in columns.items():
             self.store.put(name, rows, values)
 
-    def _single(self, classes: Tensor, count: Tensor) -> None:
+    def _single(self, classes: Tensor, count: Tensor, first: Tensor) -> None:
         """Young classes: component 0 is the Gaussian of the queue, the others have no weight."""
         rows = classes.to(self.store.device)
-        z, mask = self._window(rows, count)
+        z, mask = self._queues(rows, count)
         resp = z.new_zeros(len(rows), self.settings.components, z.shape[1])
         resp[:, 0] = mask
-        self._start(rows, z, mask, resp, torch.ones_like(rows, dtype=torch.bool))
+        self._start(rows, z, mask, self._settled(count, first), resp, None)
 
-    def _challenge(self, classes: Tensor, count: Tensor, generator: torch.Generator) -> None:
+    def _challenge(
+        self, classes: Tensor, count: Tensor, first: Tensor, generator: torch.Generator
+    ) -> None:
         """Cluster the queues anew and start again where that is called for."""
         s, store, rows = self.settings, self.store, classes.to(self.store.device)
-        z, mask = self._window(rows, count)
-        shape = (len(classes), s.restarts, s.components, s.queue)
-        noise = draw_gumbel(shape, generator, z)
+        z, mask = self._queues(rows, count)
+        noise = draw_gumbel((len(classes), s.restarts, s.components, s.queue), generator, z)
         resp, better = starts.challenge(z, mask, self._mixture(rows), noise, s)
-        first = store["seeded"][classes] == 0
-        accept = better | (first | (count <= s.queue)).to(rows.device)
-        self._start(rows, z, mask, resp, accept)
-        if bool(first.any()) and "phi.w1" in store.columns:
-            gradient.start_networks(store, rows[first.to(rows.device)], generator)
+        new = store["seeded"][classes] == 0
+        accept = better | (new | (count <= s.queue)).to(rows.device)
+        self._start(rows, z, mask, self._settled(count, first), resp, accept)
+        if bool(new.any()) and "phi.w1" in store.columns:
+            gradient.start_networks(store, classes[new].to(rows.device), generator)
         store["seeded"][classes] = 1
-        store["due"][classes] = (
-            count + count.clamp(max=s.reseed_every) if s.reseed_every else _NEVER
-        )
+        wait = count.clamp(max=s.reseed_every) if s.reseed_every else torch.full_like(count, _NEVER)
+        store["due"][classes] = count + wait
 
-    def _start(self, rows: Tensor, z: Tensor, mask: Tensor, resp: Tensor, accept: Tensor) -> None:
-        """Where `accept` (B,), begin the mixtures anew from the clusters of their queue."""
-        new = starts.from_clusters(z, mask, resp, self.base, self.settings)
-        if self.settings.average == "window":  # the queue itself holds every point so far
-            new["old_mass"] = torch.zeros_like(new["old_mass"])
-        for name, values in new.items():
-            if name in self.store.columns:
-                keep = accept.view(-1, *([1] * (values.ndim - 1)))
-                self.store.put(name, rows, torch.where(keep, values, self.store.take(name, rows)))
+    def _queues(self, rows: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """The queues (B, Q, d) and which of their slots are filled (B, Q)."""
+        mask = torch.arange(self.settings.queue) < count.unsqueeze(1)
+        return self.store.take("queue", rows), mask.to(rows.device)
 
-    def _window_step(
-        self, classes: Tensor, rows: Tensor, count: Tensor, now: Tensor | None
+    def _settled(self, count: Tensor, first: Tensor) -> Tensor:
+        """Slots (B, Q) of queued points that are older than the window."""
+        slot, q = torch.arange(self.settings.queue), self.settings.queue
+        number = count.unsqueeze(1) - 1 - (count.unsqueeze(1) - 1 - slot) % q  # last point there
+        return ((number >= 0) & (number < first.unsqueeze(1))).to(self.store.device)
+
+    def _start(
+        self,
+        rows: Tensor,
+        z: Tensor,
+        mask: Tensor,
+        settled: Tensor,
+        resp: Tensor,
+        accept: Tensor | None,
     ) -> None:
-        """sinkhorn, em, batch-em; `now` (B, n) restricts them to these slots of the queue."""
-        s, store = self.settings, self.store
-        z, mask = self._window(rows, count)
-        if now is not None:  # padded points go to a column that is cut off
-            fresh = torch.zeros(len(rows), s.queue + 1, dtype=torch.bool).scatter_(1, now, True)
-            mask = fresh[:, :-1].to(rows.device)
+        """Where `accept` (B,), begin the mixtures anew from the clusters of their queue."""
+        new = starts.from_clusters(z, mask, settled, resp, self.base, self.settings)
+        for name, values in new.items():
+            if name not in self.store.columns:
+                continue
+            if accept is not None:
+                keep = accept.view(-1, *([1] * (values.ndim - 1)))
+                values = torch.where(keep, values, self.store.take(name, rows))
+            self.store.put(name, rows, values)
+
+    def _window_step(self, classes: Tensor, first: Tensor, count: Tensor) -> None:
+        """sinkhorn, em, batch-em: a plan over the window, then its moments."""
+        s, store, rows = self.settings, self.store, classes.to(self.store.device)
+        places, valid = self._ring(classes, first, count)
+        flat, mask = places.to(rows.device), valid.to(rows.device)
         rate = None
         if s.average == "stepwise":
             rate = (store["steps"][classes] + 2).to(store.dtype) ** -s.rate_power
             rate = rate.to(rows.device).unsqueeze(1)
         mixture = self._mixture(rows)
-        points = window_points(z, mask, mixture[0].mean(1, keepdim=True))
+        points = window_points(self._points(flat), mask, mixture[0].mean(1, keepdim=True))
         step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)
-        self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi, "resp": step.resp})
-        if rate is not None:
-            self._put(rows, dict(zip(_OLD, step.joined, strict=True)))
-        else:
+        self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi})
+        if rate is None:
+            resp, where = step.resp.mT, flat.view(-1)
+            if not bool(valid.all()):
+                resp, where = resp[mask], flat[mask]
+            resp = resp.reshape(-1, s.components)
+            store.columns["resp"].view(-1, s.components).index_copy_(0, where, resp)
             store.put("old_mass", rows, step.old.mass)
+        else:
+            self._put(rows, dict(zip(_OLD, step.joined, strict=True)))
         self.base.lerp_(step.pooled.mean((0, 1)), 0.05)
 
     def _gradient_step(
-        self, classes: Tensor, rows: Tensor, z: Tensor, mask: Tensor, generator: torch.Generator
+        self, classes: Tensor, first: Tensor, count: Tensor, generator: torch.Generator
     ) -> None:
         """dual, debiased, nll; the floor is a share of the running pooled variance."""
+        rows = classes.to(self.store.device)
+        flat, mask = (part.to(rows.device) for part in self._ring(classes, first, count))
         floor = self.settings.floor * self.base.mean()
-        steps = self.store["steps"][classes]
-        gradient.GradientStep(self.store, rows, steps, self.settings).run(z, mask, floor, generator)
+        step = gradient.GradientStep(self.store, rows, self.store["steps"][classes], self.settings)
+        step.run(self._points(flat), mask, floor, generator)

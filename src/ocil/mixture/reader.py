@@ -56,7 +56,7 @@ class MixtureReader:
     @torch.no_grad()
     def mahalanobis(self, z: Tensor, merged: bool = False) -> Tensor:
         """Squared distances of z (n, d) -> (n, C, K), or (n, C, 1) to the merged Gaussians."""
-        z = self._points(z)
+        z = self._checked(z)
         if not merged:
             return reading.mahalanobis(z, self.mu, self.var, self.log_pi)
         mean, var = (part.unsqueeze(1) for part in self.merged())
@@ -66,7 +66,7 @@ class MixtureReader:
     @torch.no_grad()
     def euclidean(self, z: Tensor) -> Tensor:
         """Squared Euclidean distances to the centroids (n, C, K)."""
-        return reading.mahalanobis(self._points(z), self.mu, torch.ones_like(self.mu), self.log_pi)
+        return reading.mahalanobis(self._checked(z), self.mu, torch.ones_like(self.mu), self.log_pi)
 
     def class_distances(self, z: Tensor) -> Tensor:
         """The paper's d(x, c) = min_k of the squared Mahalanobis distances, (n, C)."""
@@ -75,7 +75,7 @@ class MixtureReader:
     @torch.no_grad()
     def log_density(self, z: Tensor) -> Tensor:
         """log Q_c(z) -> (n, C); -inf for classes never seen."""
-        return reading.log_density(self._points(z), self.mu, self.var, self.log_pi)
+        return reading.log_density(self._checked(z), self.mu, self.var, self.log_pi)
 
     @torch.no_grad()
     def own_distances(self, z: Tensor, y: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class MixtureReader:
         """
         rows = y.to(self.store.device)
         mu, var = self.store.take("mu", rows), self.store.take("var", rows)
-        return reading.own_distances(self._points(z), mu, var, self.store.take("log_pi", rows))
+        return reading.own_distances(self._checked(z), mu, var, self.store.take("log_pi", rows))
 
     @torch.no_grad()
     def sample(self, c: int, n: int, generator: torch.Generator) -> Tensor:
@@ -116,7 +116,7 @@ class MixtureReader:
         self.store.load_state_dict(columns)
         self.base = state["base"].to(self.base).clone()
 
-    def _points(self, z: Tensor) -> Tensor:
+    def _checked(self, z: Tensor) -> Tensor:
         if z.ndim != 2 or z.shape[1] != self.dim:
             raise OcilError(f"The points have shape {tuple(z.shape)}; give (n, {self.dim}).")
         return z.to(self.store.device, self.store.dtype)

@@ -16,7 +16,7 @@ _CHOICES = {
     "optimiser": ("adam", "sgd"),
 }
 _AT_LEAST = {
-    "components": 1, "queue": 1, "seed_points": 1, "memory": 0, "sinkhorn_steps": 0, "passes": 1,
+    "components": 1, "queue": 1, "window": 0, "drift": 0, "seed_points": 1, "memory": 0, "sinkhorn_steps": 0, "passes": 1,
     "restarts": 1, "prior": 0, "floor": 0, "samples": 0, "potential_steps": 0, "steps": 1,
     "hidden": 1, "shrinkage": 0, "relax": 0, "reseed_every": 0, "eps": 1e-6, "temperature": 1e-3,
 }  # fmt: skip
@@ -31,7 +31,7 @@ class MixtureSettings:
     )
     components: int = 4  # K
     queue: int = 64  # latest latent points kept per class; also where a class is seeded from
-    window: bool = True  # update from the whole queue; off: from the points of the batch alone
+    window: int = 32  # update from this many latest points; 0: from those of the batch alone
     average: str = "window"  # window: older points counted once; stepwise: S <- (1-r) S + r s
     memory: float = 512.0  # points older than the queue that count (the horizon under drift)
     drift: float = 1.5  # older points lose mass when means move by more than this many times chance
@@ -75,6 +75,8 @@ class MixtureSettings:
         for name in ("relax", "shrinkage"):
             if getattr(self, name) > 1:
                 raise OcilError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
+        if self.window > self.queue:
+            raise OcilError(f"window is {self.window}; give at most the queue, {self.queue} points.")
         if not self.components <= self.seed_points <= self.queue:
             raise OcilError(
                 f"seed_points is {self.seed_points}; it must lie between the {self.components} "

@@ -56,25 +56,28 @@ def challenge(
 
 
 def from_clusters(
-    z: Tensor, mask: Tensor, resp: Tensor, base: Tensor, settings: MixtureSettings
+    z: Tensor,
+    mask: Tensor,
+    settled: Tensor,
+    resp: Tensor,
+    base: Tensor,
+    settings: MixtureSettings,
 ) -> dict[str, Tensor]:
-    """Parameters and moments of the clusters resp (B, K, Q) of the queues.
+    """Parameters, responsibilities and old moments for the clusters resp (B, K, Q) of the queues.
 
     An empty cluster gets weight zero while the class is young (resp uses component 0 only), and
-    otherwise half a pseudo-point at the centre of the class.
+    otherwise half a pseudo-point at the centre of the class. The old moments are those of the
+    `settled` points, the ones before the window; for the stepwise average those of all, as shares.
     """
     weight = mask.unsqueeze(-1).to(z.dtype)
     centre = (z * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
-    found = weighted_moments(resp, window_points(z, mask, centre))
+    points = window_points(z, mask, centre)
+    found = weighted_moments(resp, points)
     var, _ = regularise(found, base, settings.prior, settings.floor)
     young = mask.sum(-1, keepdim=True) < settings.seed_points
     log_pi = torch.log_softmax(torch.where(young, found.mass, found.mass + 0.5).log(), -1)
-    return {
-        "mu": found.mean,
-        "var": var,
-        "log_pi": log_pi,
-        "old_mass": found.mass / found.mass.sum(-1, keepdim=True),
-        "old_mean": found.mean,
-        "old_var": found.var,
-        "resp": resp,
-    }
+    new = {"mu": found.mean, "var": var, "log_pi": log_pi, "resp": resp.mT}
+    old = found._replace(mass=found.mass / found.mass.sum(-1, keepdim=True))
+    if settings.average == "window":
+        old = weighted_moments(resp * settled.unsqueeze(1), points)
+    return new | {"old_mass": old.mass, "old_mean": old.mean, "old_var": old.var}

@@ -193,4 +193,5 @@ def responsibilities(
         step = torch.where(log_pi > -torch.inf, g + log_pi - column, 0.0)
         g = relax * step
         log_r = torch.log_softmax(scores + g.unsqueeze(-1), 1)
-    return log_r.exp() * (log_a > -torch.inf).unsqueeze(1), g
+    # e^-60 counts as nothing and keeps the products free of denormal numbers, which are slow
+    return log_r.clamp(min=-60.0).exp() * (log_a > -torch.inf).unsqueeze(1), g
