@@ -34,7 +34,7 @@ def dynamic_preservation(
     if features == "one":
         feature = feature.masked_fill(~first_of_each(y), -torch.inf)
     elif features == "mean":
-        feature = feature - own.sum(0)[y].log()
+        feature = feature - own.sum(0)[y].to(z.dtype).log()
     denominator = torch.cat([centroid, feature], 1).logsumexp(1)
     loss = (denominator - centroid.masked_fill(~own, -torch.inf).amax(1)).masked_fill(~kept, 0.0)
     return _class_balanced(loss, kept, own)
@@ -58,10 +58,10 @@ def balanced_preservation(
     same = (y[:, None] == y).fill_diagonal_(False)  # positives (n, n)
     point = (z @ z.T / tau).masked_fill(torch.eye(n, dtype=torch.bool, device=z.device), -torch.inf)
     counts = active.sum(1) + own.sum(0) - own.int()  # (n, C): members of each class, self left out
-    share = counts.clamp(min=1).log()
+    share = counts.clamp(min=1).to(z.dtype).log()
     log_d = torch.cat([(centroid - share[:, :, None]).flatten(1), point - share[:, y]], 1)
     log_d = log_d.logsumexp(1)
-    mean_cen = centroid.logsumexp(2) - active.sum(1).clamp(min=1).log()
+    mean_cen = centroid.logsumexp(2) - active.sum(1).clamp(min=1).to(z.dtype).log()
     kept = active.any(1)[y]
     to_centroids = mean_cen.masked_fill(~own, -torch.inf).amax(1).masked_fill(~kept, 0.0)
     to_points = point.masked_fill(~same, 0.0).sum(1)

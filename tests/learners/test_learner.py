@@ -286,9 +286,7 @@ def test_a_state_taken_up_elsewhere_learns_the_same_bits(
     assert all(torch.equal(mine[k], theirs[k]) for k in mine)
 
 
-def test_the_state_is_a_copy_of_nothing_that_scores_change(
-    learner: Make, batches: Batches
-) -> None:
+def test_the_state_is_a_copy_of_nothing_that_scores_change(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     before = copy.deepcopy(er.state_dict())
     for name in er.readouts:

@@ -147,9 +147,9 @@ def test_where_all_are_damaged_there_is_none_and_that_is_said(
 # ------------------------------------------------------------------ malice: the sums are right
 
 
-def forge(folder: Path, step: int, blob: bytes | None = None, **changes: Any) -> Path:
+def forge(folder: Path, number: int, /, blob: bytes | None = None, **changes: Any) -> Path:
     """A checkpoint with changed content whose checksums agree."""
-    path = folder / of_step(step)[0]
+    path = folder / of_step(number)[0]
     note = json.loads(path.read_bytes())
     if blob is not None:
         path.with_suffix(".safetensors").write_bytes(blob)

@@ -24,9 +24,7 @@ def test_a_plan_is_read_back(tmp_path: Path, plan: MakePlan) -> None:
 
 
 @pytest.mark.parametrize("name", ["settings.json", "record.json", "events.jsonl", "checkpoints"])
-def test_a_folder_with_parts_of_a_run_is_refused(
-    tmp_path: Path, plan: MakePlan, name: str
-) -> None:
+def test_a_folder_with_parts_of_a_run_is_refused(tmp_path: Path, plan: MakePlan, name: str) -> None:
     (tmp_path / name).mkdir()
     with pytest.raises(OcilError, match="already holds a run. Continue it with `ocil resume"):
         RunFolder(tmp_path).create(plan())

@@ -60,6 +60,8 @@ def plan_from_words(method: str, words: list[str]) -> tuple[Plan, Places]:
     memory = peek(words, "memory")
     if memory and memory.isdigit():
         early["memory"] = max(1, int(memory))  # only to choose the preset: 0 is refused below
+    elif memory == "None":
+        early["memory"] = None
     data = early.get("data", file.get("data", kind.data))
     protocol = SOURCES[data].protocol if data in SOURCES else {}
     default, preset = layered(kind, protocol, learner.presets, file, early)

@@ -54,6 +54,7 @@ class Learner:
         self.generators = generators
         self.device = torch.device(settings.device)
         self.augment = augment.build(settings.augment)
+        augment.check(settings.augment, shape)
         net = nets.build(
             settings.net, tuple(shape), width=settings.width, generator=generators["init"]
         )

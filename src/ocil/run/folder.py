@@ -133,6 +133,10 @@ class RunFolder:
 
     def sync_events(self) -> None:
         """Make the events durable; called before a checkpoint that counts on them."""
-        if self.events.exists():
+        try:
             with open(self.events, "rb") as file:
                 os.fsync(file.fileno())
+        except FileNotFoundError:
+            pass  # nothing has been told yet
+        except OSError as error:
+            raise cannot_write(self.events, error) from error

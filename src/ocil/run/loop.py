@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import time
@@ -148,7 +149,7 @@ class _Run:
         self.folder.append(event)
         for listener in self.listeners:
             try:
-                listener(event)
+                listener(copy.deepcopy(event))  # whatever it does to it
             except Exception:
                 log.warning("A listener failed on event '%s'.", event["event"], exc_info=True)
 

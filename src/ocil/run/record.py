@@ -90,10 +90,10 @@ def command(method: str, settings: Settings) -> str:
     plain = kind()
     words = ["ocil", "run", method]
     for key, value in values.items():
-        if key in NOT_IN_JOB or value is None or (key == "preset" and value == kind.preset):
+        if key in NOT_IN_JOB or (key == "preset" and value == kind.preset):
             continue
         usual = value == getattr(plain, key) == getattr(preset, key)
-        if key in ALWAYS_SHOWN or not usual:
+        if not usual or (key in ALWAYS_SHOWN and value is not None):
             flag = f"--{key.replace('_', '-')}"
             if isinstance(value, bool):
                 words.append(flag if value else f"--no-{key.replace('_', '-')}")
@@ -105,7 +105,7 @@ def command(method: str, settings: Settings) -> str:
 def versions() -> dict[str, str]:
     return {
         "ocil": ocil.__version__,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # a subclass of str
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

@@ -1,0 +1,78 @@
+"""OTC: what enters the memory, what is read, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ocil import checks
+from ocil.learners.otc import Otc
+from ocil.memory import policies
+
+
+def test_centroids_take_turns_and_classes_take_turns():
+    # class 0: items 0, 1, 4; class 1: items 2, 3
+    distances = [[5, 1], [1, 9], [2, 2], [1, 7], [2, 3]]
+    labels = [0, 0, 1, 1, 0]
+    # centroid 0 of class 0 takes 1, then centroid 1 takes 0, then 4; class 1: 3, then 2
+    assert policies.by_centroids(distances, labels) == [1, 3, 0, 2, 4]
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper-literal"])
+def test_the_papers_presets_learn(preset):
+    session = checks.make(Otc, **Otc.presets[preset])
+    checks.feed(session, checks.TWO_TASKS, batches=20)
+    labels = [0, 2, 3, 1]
+    for name in session.learner.readouts:
+        scores = session.learner.scores(checks.images(labels), name)
+        assert scores.shape == (4, 4)
+        assert not scores.isnan().any()
+
+
+def test_the_literal_memory_floods_and_the_reservoir_does_not():
+    shares = {}
+    for admission in ("flood", "reservoir"):
+        session = checks.make(Otc, admission=admission, components=2)
+        checks.feed(session, ((0, 1), (2, 3), (4, 5)), batches=40)
+        kept = session.learner.memory.columns["y"][:20].tolist()
+        shares[admission] = sum(label >= 4 for label in kept) / 20
+    assert shares["flood"] > 0.8
+    assert shares["reservoir"] < 0.7
+
+
+def test_centroid_choice_only_changes_which_points_enter():
+    counts = []
+    for choice in ("centroids", "random"):
+        session = checks.make(Otc, choice=choice)
+        checks.feed(session, checks.TWO_TASKS)
+        memory = session.learner.memory
+        counts.append((memory.seen, len(memory)))
+    assert counts[0] == counts[1] == (96, 20)
+
+
+def test_images_through_the_backbone():
+    # 6 of the stream and 20 replayed: one fused pass and one for the mixtures
+    session = checks.make(Otc, memory=20)
+    checks.feed(session, ((0, 1),), batches=20)
+    before = session.learner.backbone_images
+    checks.feed(session, ((0, 1),), batches=1)
+    assert session.learner.backbone_images - before == 2 * 26
+    apart = checks.make(Otc, memory=20, fused=False)
+    checks.feed(apart, ((0, 1),), batches=20)
+    before = apart.learner.backbone_images
+    checks.feed(apart, ((0, 1),), batches=1)
+    assert apart.learner.backbone_images - before == 3 * 26
+
+
+def test_read_outs_agree_with_the_mixtures():
+    session = checks.make(Otc, shrinkage=0.0)
+    checks.feed(session, checks.TWO_TASKS, batches=20)
+    learner = session.learner
+    x = checks.images([0, 1, 2, 3])
+    z = torch.nn.functional.normalize(learner.features(learner.latent, x), dim=1)
+    mu, var = learner.mixtures.mu, learner.mixtures.var
+    for i in range(4):
+        for c in range(4):
+            distance = ((z[i] - mu[c]) ** 2 / var[c]).sum(1)[learner.mixtures.active[c]].min()
+            found = -learner.scores(x, "mahalanobis")[i, c]
+            assert float(found) == pytest.approx(float(distance), rel=1e-3)

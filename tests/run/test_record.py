@@ -1,0 +1,135 @@
+"""The record holds what design and reports ask for, and a command that makes it again."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ocil
+from ocil.commands.run import plan_from_words
+from ocil.learners import registry
+from ocil.learners.er import ErSettings
+from ocil.run import record as records
+from ocil.run.reading import check_record
+from ocil.settings import known_keys, layered, to_mapping
+
+KEYS = {
+    "schema", "method", "preset", "study", "data", "data_fingerprint", "split", "memory", "seed",
+    "epochs", "settings", "job", "command", "versions", "commit", "dirty", "readout", "readouts",
+    "stream_sha256", "class_names", "tasks", "evaluations", "accuracy_matrix",
+    "final_average_accuracy", "average_forgetting", "metrics", "steps",
+    "gradient_steps_per_batch", "seconds", "images_per_second", "backbone_images_per_step",
+    "bytes_held", "peak_memory_mb", "state_sha256",
+}  # fmt: skip
+
+
+def test_every_key_is_there(run: Callable[..., dict[str, Any]], plan: Callable[..., Any]) -> None:
+    record = run(seed=2)
+    assert set(record) >= KEYS
+    assert set(record["settings"]) == set(known_keys(registry.get("er").settings_type))
+    assert record["settings"] == to_mapping(plan(seed=2).settings)
+    assert record["job"] == plan(seed=2).job
+    assert (record["schema"], record["method"], record["data"]) == (1, "er", "digits")
+    assert (record["seed"], record["memory"], record["epochs"]) == (2, 30, 1)
+    assert record["split"] == "test"
+    assert record["class_names"] == [str(i) for i in range(10)]
+    assert {"ocil", "torch", "numpy", "python"} <= set(record["versions"])
+    assert record["versions"]["ocil"] == ocil.__version__
+    assert set(record["metrics"]) == {
+        "learning_accuracy", "backward_transfer", "average_anytime_accuracy", "worst_case_accuracy"
+    }  # fmt: skip
+    for key in ("data_fingerprint", "job", "stream_sha256", "state_sha256"):
+        assert len(bytes.fromhex(record[key])) == 32
+    assert record["seconds"] > 0
+    assert record["images_per_second"] > 0
+    assert record["peak_memory_mb"] > 10
+    check_record(record)
+
+
+def test_no_path_of_this_machine_is_in_a_record(
+    run: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run()
+    text = (tmp_path / "run" / "record.json").read_text()
+    assert str(tmp_path) not in text
+    assert str(Path.home()) not in text
+
+
+def test_one_evaluation_is_one_line(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    record = run()
+    lines = (tmp_path / "run" / "record.json").read_text().splitlines()
+    assert sum('"readout":' in line and '"correct"' in line for line in lines) == len(
+        record["evaluations"]
+    )
+
+
+# ------------------------------------------------------------------ the command
+
+
+def plan_of(method: str, given: dict[str, Any]) -> Any:
+    from ocil.data import SOURCES
+    from ocil.run.folder import Plan
+
+    learner = registry.get(method)
+    protocol = SOURCES[given.get("data", "digits")].protocol
+    settings, preset = layered(learner.settings_type, protocol, learner.presets, given)
+    return Plan(method, settings, preset)
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("er", {}),
+        ("er", {"data": "mnist", "memory": 1500, "seed": 4, "lr": 2e-3, "steps": 2}),
+        ("er", {"data": "mnist", "preset": "reference", "validate": True}),
+        ("er", {"preset": "reference", "skip_first": False, "ema": 0.9}),
+        ("er", {"limit_per_class": 5, "order": "joint", "retrieval": "balanced"}),
+        ("er", {"memory": None}),
+        ("finetune", {"data": "mnist"}),
+        ("finetune", {"width": 50}),
+        ("joint", {"data": "fashion-mnist", "memory": 7, "readout": "mean"}),
+        ("joint", {"order": "split"}),
+    ],
+)
+def test_the_command_makes_the_same_plan_again(method: str, given: dict[str, Any]) -> None:
+    made = plan_of(method, given)
+    words = shlex.split(records.command(method, made.settings))
+    assert words[:3] == ["ocil", "run", method]
+    again, places = plan_from_words(method, words[3:])
+    assert again == made
+    assert places.out is None
+
+
+def test_the_command_is_short_and_says_the_essentials() -> None:
+    assert records.command("er", ErSettings()) == "ocil run er --data digits --memory 500 --seed 0"
+    chosen = ErSettings(data="mnist", seed=3, skip_first=True, lr=0.25)
+    assert records.command("er", chosen).endswith(" --lr 0.25 --skip-first")
+    elsewhere = ErSettings(device="mps", threads=4, checkpoint_every=7)
+    assert records.command("er", elsewhere) == records.command("er", ErSettings())
+    floor = records.command("finetune", plan_of("finetune", {}).settings)
+    assert "--memory" not in floor
+
+
+# ------------------------------------------------------------------ the source
+
+
+def test_the_commit_is_that_of_the_source_tree() -> None:
+    root = Path(ocil.__file__).parents[2]
+    found = records.source_state()
+    if not (root / ".git").exists():
+        assert found == {"commit": None, "dirty": None}
+        return
+    call = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    head = subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+    assert found["commit"] == head
+    assert isinstance(found["dirty"], bool)
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert records.source_state() == {"commit": None, "dirty": None}
