@@ -1,7 +1,7 @@
-"""Milliseconds per call of each augmentation on one thread: `python bench/augment.py`.
+"""Processor milliseconds per call of each augmentation on one thread: `python bench/augment.py`.
 
 The cells are measured in turns (one call each, again and again) so that a busy machine slows all of
-them alike; the median is printed.
+them alike; printed is the median of the processor's time, which other work disturbs least.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHAPES = ((3, 32, 32), (3, 64, 64), (1, 28, 28))
 
 
 def measure(images: int, rounds: int) -> dict[tuple[str, tuple[int, ...]], float]:
-    """Median milliseconds for every (name, shape) that is possible."""
+    """Median processor milliseconds for every (name, shape) that is possible."""
     generator = torch.Generator().manual_seed(0)
     batches = {shape: torch.rand(images, *shape, generator=generator) for shape in SHAPES}
     times: dict[tuple[str, tuple[int, ...]], list[float]] = {}
@@ -31,9 +31,9 @@ def measure(images: int, rounds: int) -> dict[tuple[str, tuple[int, ...]], float
                     augment.check(name, shape)
                 except OcilError:
                     continue
-                start = time.perf_counter()
+                start = time.process_time()
                 run(x, generator)
-                times.setdefault((name, shape), []).append(time.perf_counter() - start)
+                times.setdefault((name, shape), []).append(time.process_time() - start)
     return {key: 1e3 * statistics.median(values[3:]) for key, values in times.items()}
 
 
@@ -45,7 +45,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     cells = measure(options.images, options.rounds)
-    print(f"ms per call for {options.images} images, one thread, median of {options.rounds}")
+    print(
+        f"processor ms per call for {options.images} images, one thread, median of {options.rounds}"
+    )
     print(f"{'':10}" + "".join(f"{'x'.join(map(str, shape)):>10}" for shape in SHAPES))
     for name in augment.NAMES:
         row = (f"{cells[name, s]:10.2f}" if (name, s) in cells else f"{'-':>10}" for s in SHAPES)

@@ -257,7 +257,7 @@ def test_a_disk_that_fills_up_costs_no_result(
     monkeypatch.undo()
     found = checkpoint.latest(tmp_path / "a" / "checkpoints")
     assert found is not None
-    assert found.step == 4
+    assert found.step == (8 if full_after == 11 else 4)  # the last sync is of a whole file's name
     record = resume_run(tmp_path / "a")
     assert record["state_sha256"] == run("b")["state_sha256"]
     resumed = [e for e in RunFolder(tmp_path / "a").read_events() if e["event"] == "resume"]

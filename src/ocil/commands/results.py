@@ -48,7 +48,7 @@ def _progress(folder: Path) -> str:
         try:
             event = json.loads(line)
             step, steps = event.get("step", step), event.get("steps", steps)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             continue
     return f"step {step} of {steps}"
 

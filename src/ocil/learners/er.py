@@ -40,7 +40,7 @@ class ErSettings(Settings):
 # Learning rates chosen on held-out training images: studies tune-er-digits and tune-er-mnist.
 PRESETS = {
     "default": {},
-    "default/digits": {"lr": 4e-3},
+    "default/digits": {"lr": 8e-3, "ema": 0.9},
     "default/mnist": {"lr": 1e-3},
     "default/fashion-mnist": {"lr": 1e-3},  # MNIST's, not tuned
     "reference": {"skip_first": True, "ema": 0.0},

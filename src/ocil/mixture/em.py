@@ -47,15 +47,20 @@ def batch_em(**changes: object) -> MixtureSettings:
 
 
 def plan(
-    points: Points, mu: Tensor, var: Tensor, log_pi: Tensor, settings: MixtureSettings
+    points: Points,
+    mixture: tuple[Tensor, Tensor, Tensor],
+    precision: Tensor,
+    log_a: Tensor,
+    settings: MixtureSettings,
 ) -> tuple[Tensor, Tensor]:
-    """Responsibilities (B, K, n) and column potentials (B, K) of the window."""
-    log_a = uniform_log_weights(points.mask, mu.dtype)
-    scores = component_log_density(points, mu, var)
+    """Responsibilities (B, K, n) and column potentials (B, K) of the window; log_a (B, n)."""
+    mu, var, log_pi = mixture
+    scores = component_log_density(points, mu, var, precision)
     if settings.objective != "sinkhorn":
         return responsibilities(scores, log_pi, log_a, 0, 0.0)
     steps, relax = settings.sinkhorn_steps, settings.relax
-    return responsibilities(scores / settings.eps, log_pi, log_a, steps, relax)
+    scores = scores if settings.eps == 1.0 else scores / settings.eps
+    return responsibilities(scores, log_pi, log_a, steps, relax)
 
 
 def weights(mass: Tensor, log_pi: Tensor, g: Tensor, settings: MixtureSettings) -> Tensor:
@@ -81,23 +86,23 @@ def stepwise(old: Moments, new: Moments, rate: Tensor) -> Moments:
     return merge(old._replace(mass=old.mass * (1 - rate)), new._replace(mass=share * rate))
 
 
-def discount(old: Moments, new: Moments, var: Tensor, tolerance: float) -> Moments:
+def discount(old: Moments, new: Moments, gap: Tensor, precision: Tensor, tolerance: float) -> Moments:
     """Old moments with the mass they deserve when the class has drifted away from them.
 
     In a steady class |mean_new - mean_old|^2 / v is about 1/n_k + 1/L_k per dimension, n and L the
     masses. What exceeds `tolerance` times that, averaged over the class (weights n_k), is a drift
     b^2, and a mean that is off by b is worth 1 / (1/L + b^2) points. Applying it twice changes
-    nothing more. tolerance = 0 switches it off.
+    nothing more. tolerance = 0 switches it off. gap = new.mean - old.mean.
     """
     if tolerance == 0.0:
         return old
     n, mass = new.mass, old.mass
-    gap = ((new.mean - old.mean).square() / var).mean(-1)  # (B, K)
-    kept = torch.where(mass > 1e-3, n, 0.0)  # components that have a past
-    total = kept.sum(-1, keepdim=True).clamp(min=1e-12)
-    chance = torch.where(mass > 1e-3, 1 + n / mass.clamp(min=1e-3), 0.0)
-    excess = (kept * gap - tolerance * chance).sum(-1, keepdim=True) / total
-    return old._replace(mass=mass / (1 + mass * excess.clamp(min=0)))
+    square = torch.linalg.vecdot(gap * precision, gap) / gap.shape[-1]  # (B, K)
+    past = (mass > 1e-3).to(mass.dtype)  # components that have a past
+    chance = 1 + n / mass.clamp(min=1e-3)
+    excess = (past * (n * square - tolerance * chance)).sum(-1, keepdim=True)
+    excess = excess.clamp(min=0) / (past * n).sum(-1, keepdim=True).clamp(min=1e-12)
+    return old._replace(mass=mass / (1 + mass * excess))
 
 
 class Step(NamedTuple):
@@ -121,18 +126,20 @@ def window_step(
     settings: MixtureSettings,
 ) -> Step:
     """`passes` times plan, moments, parameters; `rate` (B, 1) for stepwise, None for window."""
-    mu, var, log_pi = mixture
+    log_a = uniform_log_weights(points.mask, points.z.dtype)
     resp = joined = pooled = None
     for _ in range(settings.passes):
-        resp, g = plan(points, mu, var, log_pi, settings)
+        precision = mixture[1].reciprocal()
+        resp, g = plan(points, mixture, precision, log_a, settings)
         new = weighted_moments(resp, points)
         if rate is None:
-            old = discount(old, new, var, settings.drift)
-        joined = counted = merge(old, new) if rate is None else stepwise(old, new, rate)
-        if rate is not None:  # shares of one as points, for the prior
+            gap = new.mean - old.mean
+            old = discount(old, new, gap, precision, settings.drift)
+            joined = counted = merge(old, new, gap)
+        else:  # shares of one, as points for the prior
+            joined = stepwise(old, new, rate)
             counted = joined._replace(mass=joined.mass * points.mask.sum(-1, keepdim=True) / rate)
-        mu = joined.mean
         var, pooled = regularise(counted, base, settings.prior, settings.floor)
-        log_pi = weights(counted.mass, log_pi, g, settings)
+        mixture = (joined.mean, var, weights(counted.mass, mixture[2], g, settings))
     assert resp is not None and joined is not None and pooled is not None  # passes >= 1
-    return Step(mu, var, log_pi, resp, pooled, joined, old)
+    return Step(*mixture, resp, pooled, joined, old)

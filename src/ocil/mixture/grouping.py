@@ -4,43 +4,53 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Group(NamedTuple):
-    """The classes of a batch and which points are theirs; all on the CPU."""
+    """The classes of a batch and which of its points are theirs."""
 
-    classes: Tensor  # (B,) class ids, ascending
-    sizes: Tensor  # (B,) points of each
-    index: Tensor  # (B, n) into the batch; 0 where padded
-    mask: Tensor  # (B, n)
+    classes: Ints  # (B,) class ids, ascending
+    sizes: Ints  # (B,) points of each
+    index: Ints  # (N,) points of the batch, class after class, in their order within a class
 
 
-def group_by_class(labels: Tensor) -> Group:
-    """Group labels (N,) into padded rows; the order inside a class is the order in the batch.
+def group_by_class(labels: Ints) -> Group:
+    """Group labels (N,); the order inside a class is the order in the batch.
 
-    >>> group_by_class(torch.tensor([7, 2, 7])).index.tolist()
-    [[1, 0], [0, 2]]
+    >>> group_by_class(np.array([7, 2, 7])).index.tolist()
+    [1, 0, 2]
     """
-    classes, inverse, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
-    order = torch.argsort(inverse, stable=True)
-    starts = sizes.cumsum(0) - sizes
-    width = torch.arange(int(sizes.max()) if len(sizes) else 0)
-    mask = width < sizes.unsqueeze(1)
-    index = torch.where(mask, starts.unsqueeze(1) + width, 0)
-    return Group(classes, sizes, torch.where(mask, order[index] if len(order) else index, 0), mask)
+    classes, sizes = np.unique(labels, return_counts=True)
+    return Group(classes, sizes, np.argsort(labels, kind="stable"))
 
 
 def split(group: Group, most: int) -> list[Group]:
     """The same points in rounds of at most `most` per class (a queue holds no more)."""
-    if group.mask.shape[1] <= most:
+    if group.sizes.max(initial=0) <= most:
         return [group]
+    starts = np.cumsum(group.sizes) - group.sizes
+    place = np.arange(len(group.index)) - np.repeat(starts, group.sizes)
+    owner = np.repeat(np.arange(len(group.classes)), group.sizes)
     rounds = []
-    for start in range(0, group.mask.shape[1], most):
-        mask = group.mask[:, start : start + most]
-        kept = mask.any(1)
-        sizes = mask.sum(1)[kept]
-        index = group.index[kept, start : start + most]
-        rounds.append(Group(group.classes[kept], sizes, index, mask[kept]))
+    for start in range(0, int(group.sizes.max()), most):
+        kept = (place >= start) & (place < start + most)
+        sizes = np.bincount(owner[kept], minlength=len(group.classes))
+        there = sizes > 0
+        rounds.append(Group(group.classes[there], sizes[there], group.index[kept]))
     return rounds
+
+
+def ring(classes: Ints, first: Ints, end: Ints, length: int) -> tuple[Ints, Bools]:
+    """Flat places (B, w) in rings of `length` of the points numbered first..end-1, and their mask.
+
+    >>> places, mask = ring(np.array([1]), np.array([3]), np.array([6]), 4)
+    >>> places.tolist(), mask.tolist()
+    ([[7, 4, 5]], [[True, True, True]])
+    """
+    number = first[:, None] + np.arange((end - first).max(initial=0))
+    return classes[:, None] * length + number % length, number < end[:, None]

@@ -13,12 +13,13 @@ how a component that died, or two that share a mode, come back to use.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ocil.errors import OcilError
 from ocil.mixture import em, gradient, starts
-from ocil.mixture.grouping import Group, group_by_class, split
+from ocil.mixture.grouping import Bools, Group, Ints, group_by_class, ring, split
 from ocil.mixture.moments import Moments, merge, weighted_moments, window_points
 from ocil.mixture.reader import MixtureReader
 from ocil.mixture.sampling import draw_gumbel
@@ -72,9 +73,9 @@ class Mixtures(MixtureReader):
             )
         if not len(y):
             return
-        z, labels = z.detach().to(self.store.device, self.store.dtype), y.detach().cpu()
-        if int(labels.min()) < 0:
-            raise OcilError(f"A label is {int(labels.min())}; classes are numbered from 0.")
+        z, labels = z.detach().to(self.store.device, self.store.dtype), y.detach().cpu().numpy()
+        if labels.min() < 0:
+            raise OcilError(f"A label is {labels.min()}; classes are numbered from 0.")
         if not self.store.size:  # the very first batch gives a scale to start from
             centre = z.mean(0) if len(z) > 1 else torch.zeros_like(self.base)
             self.base += (z - centre).square().mean().clamp(min=1e-12)
@@ -85,66 +86,64 @@ class Mixtures(MixtureReader):
         """At most a queueful of points per class: remember them, start or restart, then move."""
         s, store, classes = self.settings, self.store, group.classes
         store.grow(int(classes[-1]) + 1)
-        count = store["count"][classes] + group.sizes
-        first = self._retire(classes, group.sizes, count)
+        count = store.host("count")[classes] + group.sizes
+        first, old = self._retire(classes, group.sizes, count)
         self._enqueue(z, group)
         young = count < s.seed_points
-        due = ~young & (count >= store["due"][classes])
-        if bool(young.any()):
+        due = ~young & (count >= store.host("due")[classes])
+        if young.any():
             self._single(classes[young], count[young], first[young])
-        if bool(due.any()):
+        if due.any():
             self._challenge(classes[due], count[due], first[due], generator)
-        if bool(young.all()):
+        if young.all():
             return
-        if bool(young.any()):
+        if young.any():
             classes, count, first = classes[~young], count[~young], first[~young]
-        if self._windowed:
-            self._window_step(classes, first, count)
-        else:
+        if not self._windowed:
             self._gradient_step(classes, first, count, generator)
-        store["steps"][classes] += 1
+        else:
+            fresh = old is None or young.any() or due.any()
+            self._window_step(classes, first, count, None if fresh else old)
+        store.host("steps")[classes] += 1
 
-    def _ring(self, classes: Tensor, first: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat places (B, w) in the queues of the points numbered first..end-1, and their mask."""
-        width = torch.arange(int((end - first).max()))
-        number = first.unsqueeze(1) + width
-        q = self.settings.queue
-        return classes.unsqueeze(1) * q + number % q, number < end.unsqueeze(1)
+    def _device(self, indices: Ints | Bools) -> Tensor:
+        return torch.from_numpy(indices).to(self.store.device)
 
     def _points(self, flat: Tensor) -> Tensor:
         """The queued points at flat places (B, w) -> (B, w, d)."""
         queue = self.store.columns["queue"].view(-1, self.dim)
         return queue.index_select(0, flat.view(-1)).view(*flat.shape, self.dim)
 
-    def _retire(self, classes: Tensor, sizes: Tensor, count: Tensor) -> Tensor:
+    def _retire(self, classes: Ints, sizes: Ints, count: Ints) -> tuple[Ints, Moments | None]:
         """Move the window to its place after this batch; returns the number of its first point.
 
         The window of a class is its last `window` points, at least those of the batch. Points that
-        fall out of it join the old moments with the responsibilities they had.
+        fall out of it join the old moments (returned too) with the responsibilities they had.
         """
         store, s = self.store, self.settings
-        past = store["first"][classes]
-        first = torch.maximum(past, count - sizes.clamp(min=s.window))
-        if self._windowed and s.average == "window" and bool((first > past).any()):
-            flat, mask = (part.to(store.device) for part in self._ring(classes, past, first))
-            rows = classes.to(store.device)
-            old = self._old(rows)
-            resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
-            resp = resp.view(*flat.shape, -1).mT * mask.unsqueeze(1)
-            points = window_points(self._points(flat), mask, old.mean.mean(1, keepdim=True))
-            joined = em.cap(merge(old, weighted_moments(resp, points)), s.memory)
-            self._put(rows, dict(zip(_OLD, joined, strict=True)))
-        store["first"][classes] = first
-        return first
+        past = store.host("first")[classes]
+        first = np.maximum(past, count - np.maximum(sizes, s.window))
+        store.host("first")[classes] = first
+        if not self._windowed or s.average != "window" or not (first > past).any():
+            return first, None
+        flat, mask = (self._device(part) for part in ring(classes, past, first, s.queue))
+        rows = self._device(classes)
+        old = self._old(rows)
+        resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
+        resp = resp.view(*flat.shape, -1).mT * mask.unsqueeze(1)
+        points = window_points(self._points(flat), mask, old.mean[:, :1])
+        joined = em.cap(merge(old, weighted_moments(resp, points)), s.memory)
+        self._put(rows, dict(zip(_OLD, joined, strict=True)))
+        return first, joined
 
     def _enqueue(self, z: Tensor, group: Group) -> None:
         """Write the points of the batch into the ring of their class."""
-        store, before = self.store, self.store["count"][group.classes]
-        flat, _ = self._ring(group.classes, before, before + group.sizes)
-        points = z.index_select(0, group.index[group.mask].to(store.device))
+        store, before = self.store, self.store.host("count")[group.classes]
+        flat, mask = ring(group.classes, before, before + group.sizes, self.settings.queue)
+        points = z.index_select(0, self._device(group.index))
         queue = store.columns["queue"].view(-1, self.dim)
-        queue.index_copy_(0, flat[group.mask].to(store.device), points)
-        store["count"][group.classes] = before + group.sizes
+        queue.index_copy_(0, self._device(flat[mask]), points)
+        store.host("count")[group.classes] = before + group.sizes
 
     def _old(self, rows: Tensor) -> Moments:
         return Moments(*(self.store.take(name, rows) for name in _OLD))
@@ -157,41 +156,41 @@ class Mixtures(MixtureReader):
         for name, values in columns.items():
             self.store.put(name, rows, values)
 
-    def _single(self, classes: Tensor, count: Tensor, first: Tensor) -> None:
+    def _single(self, classes: Ints, count: Ints, first: Ints) -> None:
         """Young classes: component 0 is the Gaussian of the queue, the others have no weight."""
-        rows = classes.to(self.store.device)
+        rows = self._device(classes)
         z, mask = self._queues(rows, count)
         resp = z.new_zeros(len(rows), self.settings.components, z.shape[1])
         resp[:, 0] = mask
         self._start(rows, z, mask, self._settled(count, first), resp, None)
 
     def _challenge(
-        self, classes: Tensor, count: Tensor, first: Tensor, generator: torch.Generator
+        self, classes: Ints, count: Ints, first: Ints, generator: torch.Generator
     ) -> None:
         """Cluster the queues anew and start again where that is called for."""
-        s, store, rows = self.settings, self.store, classes.to(self.store.device)
+        s, store, rows = self.settings, self.store, self._device(classes)
         z, mask = self._queues(rows, count)
         noise = draw_gumbel((len(classes), s.restarts, s.components, s.queue), generator, z)
         resp, better = starts.challenge(z, mask, self._mixture(rows), noise, s)
-        new = store["seeded"][classes] == 0
-        accept = better | (new | (count <= s.queue)).to(rows.device)
+        new = store.host("seeded")[classes] == 0
+        accept = better | self._device(new | (count <= s.queue))
         self._start(rows, z, mask, self._settled(count, first), resp, accept)
-        if bool(new.any()) and "phi.w1" in store.columns:
-            gradient.start_networks(store, classes[new].to(rows.device), generator)
-        store["seeded"][classes] = 1
-        wait = count.clamp(max=s.reseed_every) if s.reseed_every else torch.full_like(count, _NEVER)
-        store["due"][classes] = count + wait
+        if new.any() and "phi.w1" in store.columns:
+            gradient.start_networks(store, self._device(classes[new]), generator)
+        store.host("seeded")[classes] = 1
+        wait = np.minimum(count, s.reseed_every) if s.reseed_every else _NEVER
+        store.host("due")[classes] = count + wait
 
-    def _queues(self, rows: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    def _queues(self, rows: Tensor, count: Ints) -> tuple[Tensor, Tensor]:
         """The queues (B, Q, d) and which of their slots are filled (B, Q)."""
-        mask = torch.arange(self.settings.queue) < count.unsqueeze(1)
-        return self.store.take("queue", rows), mask.to(rows.device)
+        mask = np.arange(self.settings.queue) < count[:, None]
+        return self.store.take("queue", rows), self._device(mask)
 
-    def _settled(self, count: Tensor, first: Tensor) -> Tensor:
+    def _settled(self, count: Ints, first: Ints) -> Tensor:
         """Slots (B, Q) of queued points that are older than the window."""
-        slot, q = torch.arange(self.settings.queue), self.settings.queue
-        number = count.unsqueeze(1) - 1 - (count.unsqueeze(1) - 1 - slot) % q  # last point there
-        return ((number >= 0) & (number < first.unsqueeze(1))).to(self.store.device)
+        q, last = self.settings.queue, count[:, None] - 1
+        number = last - (last - np.arange(q)) % q  # the latest point written to each slot
+        return self._device((number >= 0) & (number < first[:, None]))
 
     def _start(
         self,
@@ -212,22 +211,23 @@ class Mixtures(MixtureReader):
                 values = torch.where(keep, values, self.store.take(name, rows))
             self.store.put(name, rows, values)
 
-    def _window_step(self, classes: Tensor, first: Tensor, count: Tensor) -> None:
+    def _window_step(self, classes: Ints, first: Ints, count: Ints, old: Moments | None) -> None:
         """sinkhorn, em, batch-em: a plan over the window, then its moments."""
-        s, store, rows = self.settings, self.store, classes.to(self.store.device)
-        places, valid = self._ring(classes, first, count)
-        flat, mask = places.to(rows.device), valid.to(rows.device)
+        s, store, rows = self.settings, self.store, self._device(classes)
+        places, valid = ring(classes, first, count, s.queue)
+        flat, mask = self._device(places), self._device(valid)
         rate = None
         if s.average == "stepwise":
-            rate = (store["steps"][classes] + 2).to(store.dtype) ** -s.rate_power
-            rate = rate.to(rows.device).unsqueeze(1)
+            power = (store.host("steps")[classes, None] + 2.0) ** -s.rate_power
+            rate = torch.from_numpy(power).to(rows.device, store.dtype)
         mixture = self._mixture(rows)
         points = window_points(self._points(flat), mask, mixture[0].mean(1, keepdim=True))
-        step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)
+        old = self._old(rows) if old is None else old
+        step = em.window_step(points, mixture, old, rate, self.base, s)
         self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi})
         if rate is None:
             resp, where = step.resp.mT, flat.view(-1)
-            if not bool(valid.all()):
+            if not valid.all():
                 resp, where = resp[mask], flat[mask]
             resp = resp.reshape(-1, s.components)
             store.columns["resp"].view(-1, s.components).index_copy_(0, where, resp)
@@ -237,11 +237,12 @@ class Mixtures(MixtureReader):
         self.base.lerp_(step.pooled.mean((0, 1)), 0.05)
 
     def _gradient_step(
-        self, classes: Tensor, first: Tensor, count: Tensor, generator: torch.Generator
+        self, classes: Ints, first: Ints, count: Ints, generator: torch.Generator
     ) -> None:
         """dual, debiased, nll; the floor is a share of the running pooled variance."""
-        rows = classes.to(self.store.device)
-        flat, mask = (part.to(rows.device) for part in self._ring(classes, first, count))
+        rows, q = self._device(classes), self.settings.queue
+        flat, mask = (self._device(part) for part in ring(classes, first, count, q))
         floor = self.settings.floor * self.base.mean()
-        step = gradient.GradientStep(self.store, rows, self.store["steps"][classes], self.settings)
+        steps = torch.from_numpy(self.store.host("steps")[classes])
+        step = gradient.GradientStep(self.store, rows, steps, self.settings)
         step.run(self._points(flat), mask, floor, generator)

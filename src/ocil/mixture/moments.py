@@ -36,14 +36,16 @@ def window_points(z: Tensor, mask: Tensor, shift: Tensor) -> Points:
     return Points(z, z * z, mask, shift)
 
 
-def component_log_density(points: Points, mu: Tensor, var: Tensor) -> Tensor:
+def component_log_density(
+    points: Points, mu: Tensor, var: Tensor, precision: Tensor | None = None
+) -> Tensor:
     """log N(z; mu_k, diag var_k) -> (B, K, n), the square expanded into two products."""
-    precision = var.reciprocal()
+    precision = var.reciprocal() if precision is None else precision
     mu = mu - points.shift
     weighted = mu * precision
-    offset = (weighted * mu + var.log()).sum(-1, keepdim=True) + mu.shape[-1] * LOG_2PI  # (B, K, 1)
-    quadratic = torch.baddbmm(offset, precision, points.square.mT)
-    return torch.baddbmm(quadratic, weighted, points.z.mT, beta=-0.5, alpha=1.0)
+    offset = torch.linalg.vecdot(weighted, mu) + var.log().sum(-1) + mu.shape[-1] * LOG_2PI
+    quadratic = torch.baddbmm(offset.unsqueeze(-1), precision, points.square.mT)
+    return torch.baddbmm(quadratic, weighted, points.z.mT, beta=-0.5)
 
 
 def weighted_moments(resp: Tensor, points: Points) -> Moments:
@@ -51,32 +53,37 @@ def weighted_moments(resp: Tensor, points: Points) -> Moments:
     mass = resp.sum(-1)
     share = resp / mass.clamp(min=torch.finfo(resp.dtype).tiny).unsqueeze(-1)
     mean = share @ points.z
-    var = (share @ points.square - mean.square()).clamp(min=0)
-    return Moments(mass, mean + points.shift, var)
+    var = torch.bmm(share, points.square).addcmul_(mean, mean, value=-1).clamp_(min=0)
+    return Moments(mass, mean.add_(points.shift), var)
 
 
-def merge(a: Moments, b: Moments) -> Moments:
-    """Moments of the union of two weighted samples (Chan, Golub, LeVeque 1983)."""
+def merge(a: Moments, b: Moments, gap: Tensor | None = None) -> Moments:
+    """Moments of the union of two weighted samples (Chan, Golub, LeVeque 1983).
+
+    `gap` = b.mean - a.mean may be given if it is known.
+    """
     mass = a.mass + b.mass
     share = (b.mass / mass.clamp(min=torch.finfo(mass.dtype).tiny)).unsqueeze(-1)  # of b
-    gap = b.mean - a.mean
-    mean = a.mean + share * gap
-    var = a.var + share * (b.var - a.var + (1 - share) * gap.square())
+    gap = b.mean - a.mean if gap is None else gap
+    mean = torch.addcmul(a.mean, share, gap)
+    var = torch.lerp(a.var, b.var, share).addcmul_(share * (1 - share), gap.square())
     return Moments(mass, mean, var)
 
 
-def regularise(moments: Moments, base: Tensor, prior: float, floor: float) -> tuple[Tensor, Tensor]:
+def regularise(
+    moments: Moments, base: Tensor, prior: float, floor: float
+) -> tuple[Tensor, Tensor]:
     """Variance (B, K, d) with a prior and a floor, and the class's pooled variance (B, 1, d).
 
     v_k <- (N_k v_k + prior * v_pool) / (N_k + prior), v_pool = sum_k N_k v_k / sum_k N_k, itself
     drawn towards `base` (d,) by `prior` pseudo-points, and v_k >= floor * mean_d(v_pool).
     """
-    mass = moments.mass.unsqueeze(-1)  # (B, K, 1)
-    scatter = (mass * moments.var).sum(1, keepdim=True) + prior * base
-    pooled = scatter / (mass.sum(1, keepdim=True) + prior).clamp(min=1e-12)
-    var = (mass * moments.var + prior * pooled) / (mass + prior).clamp(min=1e-12)
-    least = floor * pooled.mean(-1, keepdim=True)
-    return torch.maximum(var, least.clamp(min=torch.finfo(var.dtype).tiny * 1e8)), pooled
+    mass = moments.mass
+    total = (mass.sum(-1) + prior).clamp(min=1e-12).view(-1, 1, 1)
+    pooled = torch.bmm(mass.unsqueeze(1) / total, moments.var) + (prior / total) * base
+    share = (mass / (mass + prior).clamp(min=1e-12)).unsqueeze(-1)
+    least = (floor * pooled.mean(-1, keepdim=True)).clamp(min=torch.finfo(mass.dtype).tiny * 1e8)
+    return torch.lerp(pooled, moments.var, share).clamp_(min=least), pooled
 
 
 def merged_gaussian(mu: Tensor, var: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:

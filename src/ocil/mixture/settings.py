@@ -31,7 +31,7 @@ class MixtureSettings:
     )
     components: int = 4  # K
     queue: int = 64  # latest latent points kept per class; also where a class is seeded from
-    window: int = 32  # update from this many latest points; 0: from those of the batch alone
+    window: int = 16  # update from this many latest points; 0: from those of the batch alone
     average: str = "window"  # window: older points counted once; stepwise: S <- (1-r) S + r s
     memory: float = 512.0  # points older than the queue that count (the horizon under drift)
     drift: float = 1.5  # older points lose mass when means move by more than this many times chance

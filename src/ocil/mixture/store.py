@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -38,6 +40,10 @@ class ClassStore:
     def __getitem__(self, name: str) -> Tensor:
         """A view of the rows in use."""
         return self.columns[name][: self.size]
+
+    def host(self, name: str) -> NDArray[np.int64]:
+        """A host column's rows as an array that shares their memory."""
+        return self[name].numpy()
 
     def take(self, name: str, rows: Tensor) -> Tensor:
         """A copy of some rows (B, ...)."""

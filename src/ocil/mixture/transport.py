@@ -186,12 +186,12 @@ def responsibilities(
     relax = 0 is the E-step of EM, relax = 1 that of Sinkhorn-EM (Mena et al. 2020).
     """
     scores = scores + log_pi.unsqueeze(-1)
-    g = torch.zeros_like(log_pi)
     log_r = torch.log_softmax(scores, 1)
+    used, points = log_pi > -torch.inf, log_a.unsqueeze(1)
+    g = torch.zeros_like(log_pi)
     for _ in range(steps if relax else 0):
-        column = torch.logsumexp(log_r + log_a.unsqueeze(1), -1)  # log of the plan's masses
-        step = torch.where(log_pi > -torch.inf, g + log_pi - column, 0.0)
-        g = relax * step
+        column = torch.logsumexp(log_r + points, -1)  # log of the plan's masses
+        g = torch.where(used, relax * (g + log_pi - column), 0.0)
         log_r = torch.log_softmax(scores + g.unsqueeze(-1), 1)
     # e^-60 counts as nothing and keeps the products free of denormal numbers, which are slow
     return log_r.clamp(min=-60.0).exp() * (log_a > -torch.inf).unsqueeze(1), g

@@ -125,7 +125,7 @@ class RunFolder:
             for line in self.events.read_bytes().splitlines():
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(event, dict):
                     events.append(event)

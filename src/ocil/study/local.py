@@ -47,7 +47,7 @@ class Job:
             try:
                 event = json.loads(line)
                 step, steps = event.get("step", step), event.get("steps", steps)
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 continue
         return step, steps
 
