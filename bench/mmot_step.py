@@ -45,7 +45,8 @@ class PlainLoop:
     def _class(self, row: dict[str, Tensor], x: Tensor) -> Tensor:
         s, before, past = self.s, int(row["count"]), int(row["first"])
         count = before + len(x)
-        first = max(past, count - max(len(x), s.window))
+        most = min(max(len(x), s.window + s.window // 2), s.queue)
+        first = count - max(len(x), s.window) if count - past > most else past
         if first > past:
             gone = torch.arange(past, first) % s.queue
             left = self._moments(row["resp"][gone].T, row["queue"][gone], row["old_mean"][0])

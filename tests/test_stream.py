@@ -72,7 +72,7 @@ def test_epochs_of_a_task_follow_each_other_in_another_order() -> None:
 
 def test_batches_never_cross_tasks_and_the_last_small_one_is_kept() -> None:
     one = stream(batch=10)
-    steps = {task: 0 for task in range(3)}
+    steps = dict.fromkeys(range(3), 0)
     for number, piece in enumerate(one.pieces()):
         assert piece.step == number
         assert set(LABELS[piece.indices]) <= set(one.tasks[piece.task])

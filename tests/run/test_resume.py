@@ -124,18 +124,14 @@ def test_without_a_checkpoint_a_run_starts_at_0(
     assert same(record, run("b", checkpoint_every=0))
 
 
-def test_a_kill_after_the_last_step_only_costs_the_record(
-    tmp_path: Path, run: Run
-) -> None:
+def test_a_kill_after_the_last_step_only_costs_the_record(tmp_path: Path, run: Run) -> None:
     record = run("a")
     (tmp_path / "a" / "record.json").unlink()
     assert same(resume_run(tmp_path / "a"), record)
     assert resumed_at(tmp_path / "a") == [15]
 
 
-def test_seconds_add_up(
-    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seconds_add_up(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     killed(plan(), tmp_path / "a", 7, monkeypatch)
     found = checkpoint.latest(tmp_path / "a" / "checkpoints")
     assert found is not None

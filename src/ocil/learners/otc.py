@@ -97,6 +97,14 @@ class Otc(Learner):
     settings_type = OtcSettings
     presets = {  # noqa: RUF012
         "default": {"retrieval": "balanced"},
+        # chosen on held-out training images: study tune-otc-digits
+        "default/digits": {
+            "lr": 4e-3,
+            "ema": 0.9,
+            "preserve": 1.0,
+            "tau": 0.1,
+            "readout": "log-density",
+        },
         "paper": PAPER,
         "paper-literal": PAPER | {"pairing": "one", "admission": "flood"},
     }

@@ -87,7 +87,7 @@ class Mixtures(MixtureReader):
         s, store, classes = self.settings, self.store, group.classes
         store.grow(int(classes[-1]) + 1)
         count = store.host("count")[classes] + group.sizes
-        first, old = self._retire(classes, group.sizes, count)
+        first = self._retire(classes, group.sizes, count)
         self._enqueue(z, group)
         young = count < s.seed_points
         due = ~young & (count >= store.host("due")[classes])
@@ -99,11 +99,10 @@ class Mixtures(MixtureReader):
             return
         if young.any():
             classes, count, first = classes[~young], count[~young], first[~young]
-        if not self._windowed:
-            self._gradient_step(classes, first, count, generator)
+        if self._windowed:
+            self._window_step(classes, first, count)
         else:
-            fresh = old is None or young.any() or due.any()
-            self._window_step(classes, first, count, None if fresh else old)
+            self._gradient_step(classes, first, count, generator)
         store.host("steps")[classes] += 1
 
     def _device(self, indices: Ints | Bools) -> Tensor:
@@ -114,27 +113,33 @@ class Mixtures(MixtureReader):
         queue = self.store.columns["queue"].view(-1, self.dim)
         return queue.index_select(0, flat.view(-1)).view(*flat.shape, self.dim)
 
-    def _retire(self, classes: Ints, sizes: Ints, count: Ints) -> tuple[Ints, Moments | None]:
+    def _retire(self, classes: Ints, sizes: Ints, count: Ints) -> Ints:
         """Move the window to its place after this batch; returns the number of its first point.
 
-        The window of a class is its last `window` points, at least those of the batch. Points that
-        fall out of it join the old moments (returned too) with the responsibilities they had.
+        The window of a class is its last `window` points, at least those of the batch, and up to
+        half as many more: points leave it in bunches, which is cheaper. Those that leave join the
+        old moments with the responsibilities they had.
         """
         store, s = self.store, self.settings
         past = store.host("first")[classes]
-        first = np.maximum(past, count - np.maximum(sizes, s.window))
+        most = np.minimum(np.maximum(sizes, s.window + s.window // 2), s.queue)
+        first = np.where(count - past > most, count - np.maximum(sizes, s.window), past)
         store.host("first")[classes] = first
-        if not self._windowed or s.average != "window" or not (first > past).any():
-            return first, None
+        moved = first > past
+        if self._windowed and s.average == "window" and moved.any():
+            self._settle(classes[moved], past[moved], first[moved])
+        return first
+
+    def _settle(self, classes: Ints, past: Ints, first: Ints) -> None:
+        """Add the points numbered past..first-1 to the old moments of their class."""
+        store, s, rows = self.store, self.settings, self._device(classes)
         flat, mask = (self._device(part) for part in ring(classes, past, first, s.queue))
-        rows = self._device(classes)
         old = self._old(rows)
         resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
         resp = resp.view(*flat.shape, -1).mT * mask.unsqueeze(1)
         points = window_points(self._points(flat), mask, old.mean[:, :1])
         joined = em.cap(merge(old, weighted_moments(resp, points)), s.memory)
         self._put(rows, dict(zip(_OLD, joined, strict=True)))
-        return first, joined
 
     def _enqueue(self, z: Tensor, group: Group) -> None:
         """Write the points of the batch into the ring of their class."""
@@ -211,7 +216,7 @@ class Mixtures(MixtureReader):
                 values = torch.where(keep, values, self.store.take(name, rows))
             self.store.put(name, rows, values)
 
-    def _window_step(self, classes: Ints, first: Ints, count: Ints, old: Moments | None) -> None:
+    def _window_step(self, classes: Ints, first: Ints, count: Ints) -> None:
         """sinkhorn, em, batch-em: a plan over the window, then its moments."""
         s, store, rows = self.settings, self.store, self._device(classes)
         places, valid = ring(classes, first, count, s.queue)
@@ -222,8 +227,7 @@ class Mixtures(MixtureReader):
             rate = torch.from_numpy(power).to(rows.device, store.dtype)
         mixture = self._mixture(rows)
         points = window_points(self._points(flat), mask, mixture[0].mean(1, keepdim=True))
-        old = self._old(rows) if old is None else old
-        step = em.window_step(points, mixture, old, rate, self.base, s)
+        step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)
         self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi})
         if rate is None:
             resp, where = step.resp.mT, flat.view(-1)
