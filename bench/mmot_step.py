@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -76,12 +75,12 @@ class PlainLoop:
         square = precision @ (z * z).T - 2 * (mu * precision) @ z.T
         square = square + (mu * mu * precision + row["var"].log()).sum(1, keepdim=True)
         scores = -0.5 * square / self.s.eps + row["log_pi"].unsqueeze(1)
-        g, log_r = torch.zeros_like(row["log_pi"]), torch.log_softmax(scores, 0)
-        log_n = math.log(len(z))
+        g = torch.zeros_like(row["log_pi"])
+        resp = torch.log_softmax(scores, 0).clamp(min=-60).exp()
         for _ in range(self.s.sinkhorn_steps):
-            g = self.s.relax * (g + row["log_pi"] - torch.logsumexp(log_r - log_n, 1))
-            log_r = torch.log_softmax(scores + g.unsqueeze(1), 0)
-        return log_r.clamp(min=-60).exp()
+            g = self.s.relax * (g + row["log_pi"] - resp.mean(1).log())
+            resp = torch.log_softmax(scores + g.unsqueeze(1), 0).clamp(min=-60).exp()
+        return resp
 
     def _discount(self, row: dict[str, Tensor], new: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         n, mean, _ = new
@@ -192,9 +191,13 @@ def measure(rounds: int) -> dict[str, float]:
                 candidates[name] = lambda z=z, y=y, u=mixtures: u.update(z, y, generator)
     real = warm(10, MixtureSettings())
     z, y = batch(10, 0)
-    candidates["batched, 10 in the batch, 10 known, with challenges"] = lambda: real.update(z, y, generator)
+    candidates["batched, 10 in the batch, 10 known, with challenges"] = lambda: real.update(
+        z, y, generator
+    )
     often = warm(10, MixtureSettings(reseed_every=1))
-    candidates["batched, 10 in the batch, 10 known, all challenged"] = lambda: often.update(z, y, generator)
+    candidates["batched, 10 in the batch, 10 known, all challenged"] = lambda: often.update(
+        z, y, generator
+    )
     candidates["CE step of the MLP"] = cross_entropy_step()
     return medians(candidates, rounds)
 
@@ -211,7 +214,10 @@ def main() -> None:
     print("| one update | ms | CE steps |\n|---|---|---|")
     for name, value in found.items():
         print(f"| {name} | {value:.2f} | {value / ce:.2f} |")
-    ten, fifty = found["batched, 10 in the batch, 10 known"], found["batched, 50 in the batch, 100 known"]
+    ten, fifty = (
+        found["batched, 10 in the batch, 10 known"],
+        found["batched, 50 in the batch, 100 known"],
+    )
     spread = [found[f"batched, 10 in the batch, {n} known"] for n in KNOWN]
     # of all points a class gets, one challenge falls on reseed_every of them
     share = POINTS / MixtureSettings().reseed_every / 10

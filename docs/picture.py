@@ -12,4 +12,4 @@ from ocil.run.reading import find_records
 folder, target = Path(sys.argv[1]), Path(sys.argv[2])
 groups = group([record for _, record in find_records(folder)])
 curves = [lines.through_tasks(g, g.readout, g.method) for g in groups]
-figures.curve_figure(curves).savefig(target, dpi=160)
+figures.save(figures.curve_figure(curves, size=(6.0, 3.6)), target)
