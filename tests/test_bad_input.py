@@ -44,6 +44,8 @@ def runner(
         (("er", "--memory", 0), "memory is 0 but must be at least 1"),
         (("er", "--memory=-3"), "memory is -3 but must be at least 1"),
         (("er", "--memory", "many"), "--memory"),
+        (("er", "--memory", 10**13), "Not enough memory .* lower --memory"),
+        (("er", "--memory", 10**20), "must be below 2"),
         (("er", "--lr", "nan"), "lr is nan but must be a positive number"),
         (("er", "--lr"), "--lr"),
         (("er", "--order", "random"), "'split', 'joint'"),

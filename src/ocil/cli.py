@@ -66,7 +66,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except Stopped as stop:
         _fail(str(stop), 128 + stop.number, debug)
     except Exception as error:
-        _fail(f"Unexpected {type(error).__name__}: {error} (--debug shows where).", 1, debug)
+        text = str(error).split("\n")[0]
+        if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
+            _fail(f"Not enough memory ({text}); lower --memory, --width or --batch.", 2, debug)
+        _fail(f"Unexpected {type(error).__name__}: {text} (--debug shows where).", 1, debug)
     sys.exit(0)
 
 

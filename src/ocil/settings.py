@@ -87,6 +87,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value != "auto" and value < low:
                 raise OcilError(f"Setting {name} is {value} but must be at least {low}.")
+            if isinstance(value, int) and value >= 2**63:
+                raise OcilError(f"Setting {name} is {value} but must be below 2^63.")
         if not 0 <= self.ema < 1:
             raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
         if not 0 < self.lr < math.inf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -310,8 +311,15 @@ def test_the_registry_knows_the_methods_and_suggests() -> None:
     assert not {"learner", "model", "registry"} & set(registry.names())
     for name in registry.names():
         assert registry.get(name).method == name
-    with pytest.raises(OcilError, match="Unknown method 'finetine'. Did you mean 'finetune'"):
+    with pytest.raises(OcilError, match=r"Unknown method 'finetine'\. Did you mean 'finetune'"):
         registry.get("finetine")
+
+
+def test_a_method_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = metadata.EntryPoint("er-mine", "ocil.learners.er:Er", "ocil.learners")
+    monkeypatch.setattr(registry, "_foreign", lambda: (entry,))
+    assert "er-mine" in registry.names()
+    assert registry.get("er-mine") is registry.get("er")
 
 
 def test_a_diverged_net_gives_no_nan_from_the_means(learner: Make, batches: Batches) -> None:

@@ -26,7 +26,7 @@ def test_a_plan_is_read_back(tmp_path: Path, plan: MakePlan) -> None:
 @pytest.mark.parametrize("name", ["settings.json", "record.json", "events.jsonl", "checkpoints"])
 def test_a_folder_with_parts_of_a_run_is_refused(tmp_path: Path, plan: MakePlan, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(OcilError, match="already holds a run. Continue it with `ocil resume"):
+    with pytest.raises(OcilError, match=r"already holds a run\. Continue it with `ocil resume"):
         RunFolder(tmp_path).create(plan())
 
 
@@ -159,5 +159,5 @@ def test_a_line_that_fits_in_part_is_an_error(
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.events.symlink_to("/dev/full")
-    with pytest.raises(OcilError, match="No space left on device. Free some space"):
+    with pytest.raises(OcilError, match=r"No space left on device\. Free some space"):
         run.append({"event": "evaluation"})

@@ -252,7 +252,7 @@ def test_a_disk_that_fills_up_costs_no_result(
         sync(handle)
 
     monkeypatch.setattr(files.os, "fsync", until_full)
-    with pytest.raises(OcilError, match="No space left on device. Free some space"):
+    with pytest.raises(OcilError, match=r"No space left on device\. Free some space"):
         start_run(plan(checkpoint_every=4), tmp_path / "a")
     monkeypatch.undo()
     found = checkpoint.latest(tmp_path / "a" / "checkpoints")

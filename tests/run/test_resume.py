@@ -281,9 +281,9 @@ def test_real_signals_and_a_second_process(
     tmp_path: Path, small: dict[str, Any], start_ocil: Callable[..., Any],
     flags: Callable[..., list[str]],
 ) -> None:  # fmt: skip
-    """Long enough to be hit on a fast machine: 400 steps, and a signal once one is seen at work."""
-    out, words = tmp_path / "a", flags(small | {"epochs": 4, "limit_per_class": 100})
-    words += ["--eval-every", "0"]
+    """Long enough to be hit on a fast machine: 300 steps, and a signal once one is seen at work."""
+    long = {"epochs": 3, "limit_per_class": 100, "eval_every": 0, "checkpoint_every": 10}
+    out, words = tmp_path / "a", flags(small | long)
     process = start_ocil(["run", "er", *words, "--out", out])
     wait_for_event(process, out, "checkpoint", 0)
     with pytest.raises(OcilError, match="Another process is working on"):

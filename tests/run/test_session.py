@@ -182,6 +182,6 @@ def test_an_unknown_device_is_said(name: str) -> None:
 
 def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(OcilError, match="'cuda' is not available .* use --device cpu"):
+    with pytest.raises(OcilError, match=r"'cuda' is not available .* use --device cpu"):
         check_device("cuda")
     check_device("cpu")

@@ -6,6 +6,7 @@ file. Other packages register theirs through the entry point group `ocil.learner
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from importlib import metadata
@@ -21,16 +22,22 @@ if TYPE_CHECKING:
 _SHARED = {"learner", "model", "readouts", "registry", "state"}
 
 
+@functools.cache
+def _foreign() -> tuple[metadata.EntryPoint, ...]:
+    """Methods of other packages; looking through all that are installed is slow, so once."""
+    return tuple(metadata.entry_points(group="ocil.learners"))
+
+
 def names() -> list[str]:
     """All method ids, sorted; imports none of them."""
     built_in = {m.name for m in pkgutil.iter_modules(ocil.learners.__path__)} - _SHARED
-    foreign = {e.name for e in metadata.entry_points(group="ocil.learners")}
+    foreign = {entry.name for entry in _foreign()}
     return sorted({n.replace("_", "-") for n in built_in} | foreign)
 
 
 def get(method: str) -> type[Learner]:
     """The learner class of an id."""
-    for entry in metadata.entry_points(group="ocil.learners"):
+    for entry in _foreign():
         if entry.name == method:
             return entry.load()
     if method not in names():

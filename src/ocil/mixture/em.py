@@ -86,7 +86,9 @@ def stepwise(old: Moments, new: Moments, rate: Tensor) -> Moments:
     return merge(old._replace(mass=old.mass * (1 - rate)), new._replace(mass=share * rate))
 
 
-def discount(old: Moments, new: Moments, gap: Tensor, precision: Tensor, tolerance: float) -> Moments:
+def discount(
+    old: Moments, new: Moments, gap: Tensor, precision: Tensor, tolerance: float
+) -> Moments:
     """Old moments with the mass they deserve when the class has drifted away from them.
 
     In a steady class |mean_new - mean_old|^2 / v is about 1/n_k + 1/L_k per dimension, n and L the

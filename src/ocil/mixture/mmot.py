@@ -51,7 +51,9 @@ class Mixtures(MixtureReader):
         store.add("log_pi", (k,), -torch.inf)
         store.add("queue", (q, dim))
         for name in ("count", "first", "seeded", "steps"):
-            store.add(name, (), host=True)  # points seen; first of the window; seeded; updates since
+            store.add(
+                name, (), host=True
+            )  # points seen; first of the window; seeded; updates since
         store.add("due", (), self.settings.seed_points, host=True)  # count of the next seeding
         self._windowed = self.settings.objective in ("sinkhorn", "em", "batch-em")
         if self._windowed:

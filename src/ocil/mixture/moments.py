@@ -70,9 +70,7 @@ def merge(a: Moments, b: Moments, gap: Tensor | None = None) -> Moments:
     return Moments(mass, mean, var)
 
 
-def regularise(
-    moments: Moments, base: Tensor, prior: float, floor: float
-) -> tuple[Tensor, Tensor]:
+def regularise(moments: Moments, base: Tensor, prior: float, floor: float) -> tuple[Tensor, Tensor]:
     """Variance (B, K, d) with a prior and a floor, and the class's pooled variance (B, 1, d).
 
     v_k <- (N_k v_k + prior * v_pool) / (N_k + prior), v_pool = sum_k N_k v_k / sum_k N_k, itself

@@ -76,7 +76,9 @@ class MixtureSettings:
             if getattr(self, name) > 1:
                 raise OcilError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.window > self.queue:
-            raise OcilError(f"window is {self.window}; give at most the queue, {self.queue} points.")
+            raise OcilError(
+                f"window is {self.window}; give at most the queue, {self.queue} points."
+            )
         if not self.components <= self.seed_points <= self.queue:
             raise OcilError(
                 f"seed_points is {self.seed_points}; it must lie between the {self.components} "

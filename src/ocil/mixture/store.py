@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ocil.errors import OcilError
+
 
 class ClassStore:
     """Rows for classes 0..C-1 in tensors of a larger capacity, so adding a class is O(1) amortised.
@@ -58,8 +60,16 @@ class ClassStore:
         return {name: self[name].clone() for name in self.columns}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore what `state_dict` gave, into the same columns."""
-        size = next(iter(state.values())).shape[0]
+        """Restore what `state_dict` gave, into the same columns; nothing changes on an error."""
+        size = state["count"].shape[0] if "count" in state and state["count"].ndim else 0
+        for name, column in self.columns.items():
+            shape = (size, *column.shape[1:])
+            if name not in state or tuple(state[name].shape) != shape:
+                found = tuple(state[name].shape) if name in state else "missing"
+                raise OcilError(
+                    f"Column '{name}' of the saved mixtures is {found}, expected {shape}; "
+                    "load them with the settings they were saved with."
+                )
         for name, column in self.columns.items():
             self.columns[name] = column[:0].clone()
         self.size = 0

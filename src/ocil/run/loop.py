@@ -20,7 +20,7 @@ from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_finite, is_due, set_threads, stop_requests
-from ocil.run.reading import evaluation_is_sound
+from ocil.run.reading import evaluation_is_sound, read_record
 from ocil.run.session import Session
 from ocil.stream import Piece, Stream, probe_indices
 
@@ -48,6 +48,7 @@ def resume_run(
     folder = RunFolder(out)
     plan = folder.plan()
     if folder.record.exists():
+        read_record(folder.record)  # says so if it is damaged or too new
         raise OcilError(f"{out} is finished; look at it with `ocil show {out}`.")
     dataset = data.load(plan.settings.data, data_dir)
     with folder.locked():

@@ -1,0 +1,138 @@
+"""Gradient objectives: formulas, the Kantorovich network, hand-written Adam, known failures."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ocil.mixture import Mixtures, MixtureSettings, gradient
+from ocil.mixture.sampling import Sample, draw, sample_mixture
+
+DUAL = MixtureSettings(objective="dual", components=2, queue=16, seed_points=8, window=0, hidden=6)
+
+
+def problem(dtype: torch.dtype = torch.float64):
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(2, 5, 3, generator=g, dtype=dtype)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    mu = torch.randn(2, 2, 3, generator=g, dtype=dtype)
+    log_sigma = 0.3 * torch.randn(2, 2, 3, generator=g, dtype=dtype)
+    logits = torch.randn(2, 2, generator=g, dtype=dtype)
+    network = [torch.randn(s, generator=g, dtype=dtype) for s in ((2, 3, 6), (2, 6), (2, 6))]
+    return z, mask, (mu, log_sigma, logits), network
+
+
+def sampled(mu, log_sigma, logits, s: MixtureSettings = DUAL) -> Sample:
+    noise = draw((2, 5, 2), 3, torch.Generator().manual_seed(1), mu)
+    return sample_mixture(mu, log_sigma.exp(), logits.log_softmax(-1), noise, s.temperature, False)
+
+
+@pytest.mark.parametrize("cost", ["mahalanobis", "euclidean"])
+def test_dual_is_the_printed_formula(cost: str) -> None:
+    z, mask, values, network = problem()
+    s = replace(DUAL, cost=cost, eps=0.4)
+    sample = sampled(*values)
+    mine = gradient.dual_loss(sample, z, mask, network, s)
+    for c, n in ((0, 5), (1, 3)):
+        w1, b1, w2 = (part[c] for part in network)
+        phi = torch.nn.functional.softplus(z[c, :n] @ w1 + b1) @ w2
+        total = phi.mean()
+        for i in range(n):  # as many samples as points
+            weight = sample.var[c, i] if cost == "mahalanobis" else 1.0
+            d = ((sample.points[c, i] - z[c, :n]).square() / weight).sum(-1) / 3
+            total = total - 0.4 * ((phi - d) / 0.4).exp().mean().log() / n
+        assert float(mine[c]) == pytest.approx(float(total), rel=1e-9)
+
+
+def test_dual_gradients_by_finite_differences() -> None:
+    z, mask, values, network = problem()
+    leaves = [v.requires_grad_() for v in (*values, *network)]
+    s = replace(DUAL, cost="euclidean")  # the Mahalanobis cost detaches its variance on purpose
+    torch.autograd.gradcheck(
+        lambda a, b, c, *w: gradient.dual_loss(sampled(a, b, c), z, mask, list(w), s), leaves
+    )
+
+
+def test_one_to_one_pairs_do_not_see_the_network() -> None:
+    z, mask, values, network = problem()
+    s = replace(DUAL, pairing="one")
+    sample = sampled(*values)
+    first = gradient.dual_loss(sample, z, mask, network, s)
+    assert torch.equal(first, gradient.dual_loss(sample, z, mask, [], s))
+    gap = ((sample.points - z).square() / sample.var).mean(-1)
+    assert float(first[1]) == pytest.approx(float(gap[1, :3].mean()))
+
+
+def test_ascent_raises_the_dual_towards_sinkhorn() -> None:
+    from ocil.mixture.transport import sinkhorn, uniform_log_weights
+
+    z, mask, values, _ = problem()
+    sample, s = sampled(*values), replace(DUAL, rate_phi=0.05)
+    weights = uniform_log_weights(mask, z.dtype)
+    best = sinkhorn(gradient.pair_cost(sample, z, s), weights, weights, s.eps, 500).value
+    g = torch.Generator().manual_seed(2)
+    network = [torch.randn(2, 3, 32, generator=g, dtype=z.dtype)] + [
+        torch.zeros(2, 32, dtype=z.dtype) for _ in range(2)
+    ]
+    network = [w.requires_grad_() for w in network]
+    start = gradient.dual_loss(sample, z, mask, network, s).detach()
+    optimiser = torch.optim.Adam(network, lr=0.02, maximize=True)
+    for _ in range(600):
+        optimiser.zero_grad()
+        gradient.dual_loss(sample, z, mask, network, s).sum().backward()
+        optimiser.step()
+    end = gradient.dual_loss(sample, z, mask, network, s).detach()
+    assert bool((end <= best + 1e-9).all()) and bool((end > start).all())
+    assert torch.allclose(end, best, atol=0.02)
+
+
+def test_nll_matches_torch_distributions() -> None:
+    z, mask, (mu, log_sigma, logits), _ = problem()
+    mine = gradient.nll_loss(mu, log_sigma.exp(), logits.log_softmax(-1), z, mask)
+    normal = torch.distributions.Normal(mu.unsqueeze(1), log_sigma.exp().unsqueeze(1))
+    joint = normal.log_prob(z.unsqueeze(2)).sum(-1) + logits.log_softmax(-1).unsqueeze(1)
+    expected = -(joint.logsumexp(-1) * mask).sum(-1) / mask.sum(-1) / 3
+    assert torch.allclose(mine, expected)
+
+
+def test_adam_by_hand_is_torch_adam_per_class() -> None:
+    """Class 1 misses every second step; its state must be as if those steps did not exist."""
+    s = replace(DUAL, objective="nll")
+    mixtures = Mixtures(3, s)
+    mixtures.store.grow(2)
+    g = torch.Generator().manual_seed(3)
+    values = torch.zeros(2, 2, 3)
+    theirs = [torch.zeros(2, 3, requires_grad=True) for _ in range(2)]
+    optimisers = [torch.optim.Adam([t], lr=0.1, betas=gradient.BETAS) for t in theirs]
+    counts = [0, 0]
+    for turn in range(6):
+        rows = torch.tensor([0, 1] if turn % 2 == 0 else [0])
+        grad = torch.randn(len(rows), 2, 3, generator=g)
+        steps = torch.tensor([counts[int(r)] for r in rows])
+        step = gradient.GradientStep(mixtures.store, rows, steps, s)
+        values[rows] = step._move(("d.mu",), [values[rows]], [grad], [0.1], step.steps)[0]
+        for i, row in enumerate(rows.tolist()):
+            theirs[row].grad = grad[i].clone()
+            optimisers[row].step()
+            counts[row] += 1
+    assert torch.allclose(values, torch.stack([t.detach() for t in theirs]), atol=1e-6)
+
+
+def test_a_class_with_one_point_is_left_alone() -> None:
+    mixtures, g = Mixtures(3, DUAL), torch.Generator().manual_seed(4)
+    mixtures.update(torch.randn(20, 3, generator=g), torch.arange(20) % 2, g)
+    before = mixtures.mu.clone()
+    z = torch.randn(4, 3, generator=g)
+    mixtures.update(z, torch.tensor([0, 1, 1, 1]), g)
+    assert torch.equal(mixtures.mu[0], before[0]) and not torch.equal(mixtures.mu[1], before[1])
+
+
+def test_the_plain_dual_collapses_sigma_and_the_default_does_not() -> None:
+    """The measured trap that the default exists for."""
+    ratio = {}
+    for s in (replace(DUAL, reseed_every=0), MixtureSettings(components=2)):
+        mixtures, g = Mixtures(32, s), torch.Generator().manual_seed(5)
+        for _ in range(200):
+            mixtures.update(torch.randn(6, 32, generator=g), torch.zeros(6, dtype=torch.long), g)
+        ratio[s.objective] = float(mixtures.var.mean().sqrt())
+    assert ratio["dual"] < 0.6 and ratio["sinkhorn"] == pytest.approx(1, abs=0.1)

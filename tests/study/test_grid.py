@@ -1,0 +1,118 @@
+"""From a TOML file to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ocil.errors import OcilError
+from ocil.settings import to_mapping
+from ocil.study.grid import Study, job_of_record, read_study, shipped
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Callable[[str], Study]:
+    def read(text: str) -> Study:
+        path = tmp_path / "my.toml"
+        path.write_text(text)
+        return read_study(path)
+
+    return read
+
+
+GRID = """
+name = "a-study"
+[base]
+data = "digits"
+batch = [5, 10]
+[[grid]]
+method = ["er", "joint"]
+memory = [10, 20]
+seed = [0, 1, 2]
+[[grid]]
+method = "finetune"
+batch = 7
+"""
+
+
+def test_every_combination_is_a_job(study: Callable[[str], Study]) -> None:
+    found = study(GRID)
+    assert found.name == "a-study"
+    assert len(found.plans) == 2 * 2 * 2 * 3 + 1
+    first, second = found.plans[:2]
+    assert (first.method, first.settings.memory, first.settings.seed) == ("er", 10, 0)
+    assert (second.settings.seed, second.settings.batch) == (1, 5)  # the last list is the fastest
+    last = found.plans[-1]
+    assert (last.method, last.settings.batch, last.settings.memory) == ("finetune", 7, None)
+    assert {plan.study for plan in found.plans} == {"a-study"}
+    assert len({plan.job for plan in found.plans}) == 25
+
+
+def test_the_protocol_and_presets_are_used(study: Callable[[str], Study]) -> None:
+    text = '[[grid]]\nmethod = "er"\ndata = ["digits", "mnist"]\npreset = "reference"\n'
+    digits, mnist = study(text).plans
+    assert (digits.settings.memory, mnist.settings.memory) == (100, 500)
+    assert digits.settings.skip_first  # type: ignore[attr-defined]
+    assert digits.preset.startswith("reference")
+
+
+def test_a_job_that_occurs_twice_is_one(study: Callable[[str], Study]) -> None:
+    text = '[[grid]]\nmethod = "er"\nseed = [0, 1, 0]\n[[grid]]\nmethod = "er"\nseed = [1, 2]\n'
+    assert [plan.settings.seed for plan in study(text).plans] == [0, 1, 2]
+
+
+def test_the_file_names_a_study_without_a_name(study: Callable[[str], Study]) -> None:
+    assert study('[[grid]]\nmethod = "er"\n').name == "my"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"has no \[\[grid\]\]"),
+        ("grid = 5", r"has no \[\[grid\]\]"),
+        ("grid = [5]", "must be tables"),
+        ('base = 5\n[[grid]]\nmethod = "er"', "must be tables"),
+        ("[grdi]\nx = 1", r"Unknown key 'grdi' in .*my.toml. Did you mean 'grid'"),
+        ("[[grid]]\nseed = 1", "names no method"),
+        ("[[grid]]\nmethod = 5", "names no method"),
+        ('[[grid]]\nmethod = "eer"', "Unknown method 'eer'. Did you mean 'er'"),
+        ('[[grid]]\nmethod = "er"\nmemroy = 5', "Unknown setting 'memroy' in .*my.toml. Did you"),
+        ('[[grid]]\nmethod = "er"\nseed = ["a"]', "Setting seed in .*my.toml is 'a'"),
+        ('[[grid]]\nmethod = "er"\ndata = {a = 1}', "Setting data in .*my.toml"),
+        ('[[grid]]\nmethod = "er"\nmemory = [5, 0]', "memory is 0 but must be at least 1"),
+        ('[[grid]]\nmethod = "er"\npreset = "x"', "Unknown preset 'x'"),
+        ('[[grid]]\nmethod = "er"\nseed = []', "describes no job"),
+        ('name = "../x"\n[[grid]]\nmethod = "er"', "lower-case letters"),
+        ('name = 5\n[[grid]]\nmethod = "er"', "lower-case letters"),
+        ("x = ", "is not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(study: Callable[[str], Study], text: str, said: str) -> None:
+    with pytest.raises(OcilError, match=said) as caught:
+        study(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_shipped_studies_are_read_by_name_and_suggested() -> None:
+    assert "tune-er-mnist" in shipped()
+    for name in shipped():
+        found = read_study(Path(name))
+        assert found.name == name
+        assert found.plans
+    with pytest.raises(OcilError, match=r"no study 'tune-er-mnits'. Did you mean 'tune-er-mnist'"):
+        read_study(Path("tune-er-mnits"))
+
+
+def test_the_job_of_a_record_is_found_again(study: Callable[[str], Study]) -> None:
+    plan = study('[[grid]]\nmethod = "er"\nseed = 3\n').plans[0]
+    record: dict[str, Any] = {"method": "er", "settings": to_mapping(plan.settings)}
+    assert job_of_record(record) == plan.job
+    del record["settings"]["eval_every"]  # made before this setting existed
+    expected = plan.settings.eval_every == type(plan.settings)().eval_every
+    assert (job_of_record(record) == plan.job) == expected
+    record["settings"] |= {"seed": 4}
+    assert job_of_record(record) != plan.job
+    assert job_of_record({"method": "gone", "settings": {}}) is None
