@@ -124,17 +124,15 @@ def offline(truths: list[Truth]) -> list:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(truth.z.double().numpy())
-        found = (model.means_, model.covariances_, model.weights_)
-        scores.append(score(*(torch.from_numpy(part) for part in found), truth))
+        mu, var = torch.from_numpy(model.means_), torch.from_numpy(model.covariances_)
+        scores.append(score(mu, var, torch.from_numpy(model.weights_), truth))
     return scores
 
 
 def table(cells: list[dict]) -> None:
     """One row per cell and method, medians."""
-    print(
-        "| sep | d | points | method | error | sigma ratio | corr. | weights TV | worst error | ms |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    heads = ("sep", "d", "points", "method", "error", "sigma ratio", "corr.", "TV", "worst", "ms")
+    print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
     for cell in cells:
         middle, worst = np.median(cell["scores"], 0), np.max(cell["scores"], 0)
         row = [cell["separation"], cell["dim"], cell["batch"], cell["method"]]
@@ -185,15 +183,15 @@ def run(seeds: range, angle: float, quick: bool) -> list[dict]:
                     else:
                         scores, spent = online(settings, truths, batch)
                     cells.append(
-                        dict(separation=separation, dim=dim, batch=batch, method=method,
-                             scores=scores, ms=spent, angle=angle)
+                        {"separation": separation, "dim": dim, "batch": batch, "method": method,
+                             "scores": scores, "ms": spent, "angle": angle}
                     )  # fmt: skip
     return cells
 
 
 def main() -> None:
     """Both tables, the verdict and the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two dimensions, 6 points a batch")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="tune with 100 and above")

@@ -204,7 +204,7 @@ def measure(rounds: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure, print the table of ratios and the bars, write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="15 rounds instead of 101")
     parser.add_argument("--out", type=Path, help="folder for mmot_step.json")
     options = parser.parse_args()

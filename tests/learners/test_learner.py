@@ -184,8 +184,8 @@ def test_batch_norm_is_in_eval_mode_when_asked_and_in_training_mode_when_learnin
     er = learner(net="resnet18", width=2, shape=(3, 32, 32))
     er.learn(batches(1, (3, 32, 32))[0])
     x = batches(2, (3, 32, 32))[1].x
-    together = er.scores(x)
-    alone = torch.cat([er.scores(x[i : i + 1]) for i in range(len(x))])
+    together = er.scores(x, "head")
+    alone = torch.cat([er.scores(x[i : i + 1], "head") for i in range(len(x))])
     torch.testing.assert_close(together, alone, rtol=1e-3, atol=1e-4)
     assert er.model.training
     statistics = {k: v for k, v in er.model.state_dict().items() if "running_mean" in k}

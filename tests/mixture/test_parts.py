@@ -144,9 +144,9 @@ def test_grouping_and_rounds() -> None:
     labels = np.array([5, 1, 5, 5, 1, 9])
     group = grouping.group_by_class(labels)
     assert group.classes.tolist() == [1, 5, 9] and group.sizes.tolist() == [2, 3, 1]
-    assert group.index.tolist() == [1, 4, 0, 2, 3, 5]
+    assert group.order.tolist() == [1, 4, 0, 2, 3, 5]
     first, second = grouping.split(group, 2)
-    assert first.index.tolist() == [1, 4, 0, 2, 5] and second.index.tolist() == [3]
+    assert first.order.tolist() == [1, 4, 0, 2, 5] and second.order.tolist() == [3]
     assert second.classes.tolist() == [5]
 
 

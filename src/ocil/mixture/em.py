@@ -33,7 +33,7 @@ from ocil.mixture.transport import responsibilities, uniform_log_weights
 
 
 def stepwise_em(plain: bool = False, **changes: object) -> MixtureSettings:
-    """Settings of stepwise EM: with our queue and seeding, or `plain` (batch points, random start)."""
+    """Settings of stepwise EM: our queue and seeding, or `plain` (batch points, random start)."""
     base = MixtureSettings(objective="em", average="stepwise", relax=0.0)
     if plain:
         base = replace(base, window=0, seeding="random", reseed_every=0, restarts=1)

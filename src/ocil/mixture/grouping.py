@@ -16,13 +16,13 @@ class Group(NamedTuple):
 
     classes: Ints  # (B,) class ids, ascending
     sizes: Ints  # (B,) points of each
-    index: Ints  # (N,) points of the batch, class after class, in their order within a class
+    order: Ints  # (N,) points of the batch, class after class, in their order within a class
 
 
 def group_by_class(labels: Ints) -> Group:
     """Group labels (N,); the order inside a class is the order in the batch.
 
-    >>> group_by_class(np.array([7, 2, 7])).index.tolist()
+    >>> group_by_class(np.array([7, 2, 7])).order.tolist()
     [1, 0, 2]
     """
     classes, sizes = np.unique(labels, return_counts=True)
@@ -34,14 +34,14 @@ def split(group: Group, most: int) -> list[Group]:
     if group.sizes.max(initial=0) <= most:
         return [group]
     starts = np.cumsum(group.sizes) - group.sizes
-    place = np.arange(len(group.index)) - np.repeat(starts, group.sizes)
+    place = np.arange(len(group.order)) - np.repeat(starts, group.sizes)
     owner = np.repeat(np.arange(len(group.classes)), group.sizes)
     rounds = []
     for start in range(0, int(group.sizes.max()), most):
         kept = (place >= start) & (place < start + most)
         sizes = np.bincount(owner[kept], minlength=len(group.classes))
         there = sizes > 0
-        rounds.append(Group(group.classes[there], sizes[there], group.index[kept]))
+        rounds.append(Group(group.classes[there], sizes[there], group.order[kept]))
     return rounds
 
 

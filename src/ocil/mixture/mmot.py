@@ -147,7 +147,7 @@ class Mixtures(MixtureReader):
         """Write the points of the batch into the ring of their class."""
         store, before = self.store, self.store.host("count")[group.classes]
         flat, mask = ring(group.classes, before, before + group.sizes, self.settings.queue)
-        points = z.index_select(0, self._device(group.index))
+        points = z.index_select(0, self._device(group.order))
         queue = store.columns["queue"].view(-1, self.dim)
         queue.index_copy_(0, self._device(flat[mask]), points)
         store.host("count")[group.classes] = before + group.sizes

@@ -16,7 +16,8 @@ _CHOICES = {
     "optimiser": ("adam", "sgd"),
 }
 _AT_LEAST = {
-    "components": 1, "queue": 1, "window": 0, "drift": 0, "seed_points": 1, "memory": 0, "sinkhorn_steps": 0, "passes": 1,
+    "components": 1, "queue": 1, "window": 0, "drift": 0, "seed_points": 1, "memory": 0,
+    "sinkhorn_steps": 0, "passes": 1,
     "restarts": 1, "prior": 0, "floor": 0, "samples": 0, "potential_steps": 0, "steps": 1,
     "hidden": 1, "shrinkage": 0, "relax": 0, "reseed_every": 0, "eps": 1e-6, "temperature": 1e-3,
 }  # fmt: skip
