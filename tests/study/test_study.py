@@ -111,6 +111,15 @@ def test_finished_jobs_are_skipped(
     assert len(workers) == 2
 
 
+def test_a_finished_job_leaves_its_record_and_no_checkpoints(
+    ocil: Ocil, tmp_path: Path, file: Path, workers: list[str]
+) -> None:
+    out = tmp_path / "out"
+    assert ocil("study", file, "--out", out).code == 0
+    assert len(record_files(out)) == 2
+    assert not list(out.rglob("*.safetensors"))
+
+
 def test_a_job_finished_in_another_study_is_copied(
     ocil: Ocil, tmp_path: Path, file: Path, workers: list[str]
 ) -> None:

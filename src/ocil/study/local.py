@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,6 +110,8 @@ def _look_after(job: Job) -> None:
     job.process.stderr.close()
     if code == 0:
         job.state = "finished"
+        # The record is what a study is for; the checkpoints of a large grid fill disks.
+        shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
     elif (code < 0 or code > 128) and job.attempts < ATTEMPTS:  # by a signal, asked or not
         job.state = "waiting"
     else:
