@@ -105,11 +105,14 @@ class RunFolder:
     def append(self, event: dict[str, Any]) -> None:
         """Add one line; it is in the hands of the system before this returns."""
         try:
-            handle = os.open(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            handle = os.open(self.events, flags, 0o644)
             try:
                 # A kill can leave half a line behind: start on a fresh one.
-                size = os.fstat(handle).st_size
-                torn = size and os.pread(handle, 1, size - 1) != b"\n"
+                torn = False
+                if os.fstat(handle).st_size:
+                    os.lseek(handle, -1, os.SEEK_END)
+                    torn = os.read(handle, 1) != b"\n"
                 line = (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n"
                 if os.write(handle, line) < len(line):  # the last bytes of a disk: no error yet
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -134,7 +137,7 @@ class RunFolder:
     def sync_events(self) -> None:
         """Make the events durable; called before a checkpoint that counts on them."""
         try:
-            with open(self.events, "rb") as file:
+            with open(self.events, "rb+") as file:
                 os.fsync(file.fileno())
         except FileNotFoundError:
             pass  # nothing has been told yet
