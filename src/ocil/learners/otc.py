@@ -53,8 +53,8 @@ class OtcSettings(Settings):
     """Objective dual: all pairs of samples and points, or one sample a point."""
     queue: int = 64
     """Latest features kept a class, for the objectives that use them."""
-    window: bool = True
-    """Update from the whole queue, or from the points of the batch alone."""
+    window: int = 16
+    """Update from this many latest features of a class; 0 from those of the batch alone."""
     shrinkage: float = 0.9
     """Share of the pooled variance in every component's, when reading."""
     preserve: float = 0.5
@@ -77,7 +77,7 @@ class OtcSettings(Settings):
 
 PAPER = {
     "objective": "dual",
-    "window": False,
+    "window": 0,
     "preserve_form": "printed",
     "preserve_features": "one",
     "preserve": 1.0,
