@@ -101,7 +101,7 @@ class Otc(Learner):
         "default/digits": {
             "lr": 4e-3,
             "ema": 0.9,
-            "preserve": 1.0,
+            "preserve": 0.25,
             "tau": 0.1,
             "readout": "log-density",
         },
