@@ -59,6 +59,15 @@ def test_a_batch_that_cannot_be_learned_is_refused(x: np.ndarray, labels: Any, s
     assert one.state().sha256() == before
 
 
+def test_images_may_be_read_only() -> None:
+    x = images(5)
+    x.flags.writeable = False  # as a slice of a memory-mapped data set; warnings are errors here
+    one, other = session(), session()
+    one.learn(x, [0, 1, 0, 1, 2])
+    other.learn(images(5), [0, 1, 0, 1, 2])
+    assert one.state().sha256() == other.state().sha256()
+
+
 def test_labels_may_be_an_array() -> None:
     one = session()
     one.learn(images(3), np.array([5, 2, 5]))  # type: ignore[arg-type]

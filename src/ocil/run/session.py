@@ -68,6 +68,8 @@ class Session:
         epoch: int = 0,
     ) -> dict[str, torch.Tensor]:
         """Learn one batch x (n, ...) with its labels; returns detached 0-d tensors."""
+        if isinstance(x, np.ndarray) and not x.flags.writeable:
+            x = x.copy()  # a slice of a memory map; torch wants memory it could write to
         x = torch.as_tensor(x)
         self._check(x, labels)
         y = torch.tensor(self.labels.encode(labels), dtype=torch.int64)
