@@ -41,6 +41,7 @@ class Learner:
     paper: ClassVar[str] = ""
     year: ClassVar[int | None] = None
     needs_tasks: ClassVar[bool] = False
+    keeps: ClassVar[str] = "reservoir"  # what decides the memory's content, for `ocil methods`
     settings_type: ClassVar[type[Settings]] = Settings
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
@@ -58,7 +59,7 @@ class Learner:
         net = nets.build(
             settings.net, tuple(shape), width=settings.width, generator=generators["init"]
         )
-        self.model = Model(net, generators["init"]).to(self.device)
+        self.model = self.build_model(net).to(self.device)
         self.optimizer = self._optimizer()
         self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
         capacity = settings.memory
@@ -67,6 +68,10 @@ class Learner:
         self.backbone_images = 0  # images through the net while learning, all passes counted
         self._means: dict[Model, torch.Tensor] = {}  # of the memory, kept until the next `learn`
         self.readout = self._checked_readout()
+
+    def build_model(self, net: torch.nn.Module) -> Model:
+        """Net and head; a method with more parts returns its own subclass of `Model`."""
+        return Model(net, self.generators["init"])
 
     def _optimizer(self) -> torch.optim.Optimizer:
         # The fused form does the same arithmetic in one pass; the plain one costs more than the
@@ -91,7 +96,8 @@ class Learner:
         self._means.clear()
         classes = max(self.classes, int(y.max()) + 1)
         if classes > self.classes:
-            grow_head(self.model.head, classes, self.optimizer)
+            for head in self.model.heads:
+                grow_head(head, classes, self.optimizer)
             if self.average:
                 self.average.grow(classes)
             self.classes = classes
@@ -214,7 +220,7 @@ class Learner:
         self._means.clear()
         self.classes, self.backbone_images = state["counts"].tolist()
         self.model.load_state_dict(below(state, "model."))
-        if self.model.head.classes != self.classes:
+        if any(head.classes != self.classes for head in self.model.heads):
             raise ValueError(f"the head has not one row for each of {self.classes} classes")
         load_optimizer_state(self.optimizer, below(state, "optimizer."))
         if self.average:

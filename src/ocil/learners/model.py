@@ -7,11 +7,15 @@ import copy
 import torch
 from torch import nn
 
-from ocil.nets.heads import GrowingLinear, grow_head
+from ocil.nets.heads import GrowingHead, GrowingLinear, grow_head
 
 
 class Model(nn.Module):
-    """net: images (n, ...) -> features (n, d); head: features -> logits (n, classes seen)."""
+    """net: images (n, ...) -> features (n, d); head: features -> logits (n, classes seen).
+
+    A method with more parts (projections, experts) makes a subclass in `Learner.build_model`: all
+    parameters are trained, averaged and saved, and every head among them grows.
+    """
 
     def __init__(self, net: nn.Module, generator: torch.Generator) -> None:
         super().__init__()
@@ -20,6 +24,11 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.net(x))
+
+    @property
+    def heads(self) -> list[GrowingHead]:
+        """Every head that has a row for each class, in the order they were made."""
+        return [part for part in self.modules() if isinstance(part, GrowingHead)]
 
 
 class WeightAverage:
@@ -38,11 +47,11 @@ class WeightAverage:
 
     def grow(self, classes: int) -> None:
         """New classes start with the rows that the live head drew for them."""
-        mine, live = self.model.head, self.live.head
-        known = mine.classes
-        grow_head(mine, classes)
-        for name in mine.rows:
-            getattr(mine, name).data[known:] = getattr(live, name).data[known:]
+        for mine, live in zip(self.model.heads, self.live.heads, strict=True):
+            known = mine.classes
+            grow_head(mine, classes)
+            for name in mine.rows:
+                getattr(mine, name).data[known:] = getattr(live, name).data[known:]
         self._pairs = None
 
     def _matched(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -57,7 +66,8 @@ class WeightAverage:
     def load(self, state: dict[str, torch.Tensor]) -> None:
         self.updates = int(state.pop("updates"))
         self.model.load_state_dict(state)
-        if self.model.head.classes != self.live.head.classes:
+        rows = [[head.classes for head in model.heads] for model in (self.model, self.live)]
+        if rows[0] != rows[1]:
             raise ValueError("the averaged head has not the rows of the head")
         self._pairs = None
 

@@ -1,4 +1,4 @@
-"""Losses as pure functions of features, labels and centroids."""
+"""Dynamic Preservation, as OTC prints it and with every class weighing the same."""
 
 from __future__ import annotations
 
@@ -87,10 +87,3 @@ def _class_balanced(loss: torch.Tensor, kept: torch.Tensor, own: torch.Tensor) -
     size = members.sum(0)  # (C,)
     present = (size > 0).sum().clamp(min=1)
     return ((loss @ members) / size.clamp(min=1)).sum() / present
-
-
-def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """T^2 KL(softmax(teacher / T) || softmax(student / T)), mean over points; (n, C) both."""
-    log_p = F.log_softmax(student / temperature, 1)
-    log_q = F.log_softmax(teacher.detach() / temperature, 1)
-    return temperature**2 * F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
