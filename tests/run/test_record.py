@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,3 +138,16 @@ def test_the_commit_is_that_of_the_source_tree() -> None:
 def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert records.source_state() == {"commit": None, "dirty": None}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how Linux counts")
+def test_the_peak_is_the_process_own_and_not_its_parents() -> None:
+    """A study that has measured a large net starts its runs as children."""
+    child = "from ocil.run.record import peak_memory_mb as p; print(p())"
+    parent = (
+        "import subprocess, sys; held = b'x' * (1 << 30);"
+        f"print(subprocess.run([sys.executable, '-c', {child!r}], stdout=subprocess.PIPE,"
+        " check=True).stdout.decode())"
+    )
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, check=True)
+    assert float(done.stdout) < 900

@@ -211,10 +211,10 @@ def test_progress_is_read_from_the_events(
 
 
 class Dead:
-    """A worker that ended with a code."""
+    """A worker that has ended."""
 
     def __init__(self, code: int) -> None:
-        self.code, self.stderr = code, io.BytesIO(b"some warning\nocil: The last line.\n")
+        self.code = code
 
     def poll(self) -> int:
         return self.code
@@ -237,6 +237,7 @@ def test_how_a_worker_ended(
 ) -> None:
     job = Job(plan(), tmp_path, state="running", attempts=attempts)
     job.process = Dead(code)  # type: ignore[assignment]
+    job.errors = io.BytesIO(b"some words\n" * 10_000 + b"ocil: The last line.\n")
     local._look_after(job)
     assert job.state == state
     assert (job.message == "ocil: The last line.") == (state == "failed")

@@ -12,10 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from ocil.errors import Stopped
 from ocil.run.folder import Plan, RunFolder
@@ -33,6 +35,7 @@ class Job:
     message: str = ""
     attempts: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    errors: IO[bytes] | None = field(default=None, repr=False)  # what the worker complains of
 
     def progress(self) -> tuple[int, int]:
         """(steps done, steps in all) by the events; (0, 0) before the first."""
@@ -90,10 +93,11 @@ def _start(job: Job, data_dir: Path | None) -> None:
     job.state, job.attempts = "running", job.attempts + 1
     threads = str(job.plan.settings.threads)
     limits = {} if threads == "auto" else {"OMP_NUM_THREADS": threads}
+    job.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed when the worker has ended
     job.process = subprocess.Popen(
         words,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=job.errors,  # a pipe would fill up and block a worker that complains a lot
         env=os.environ | limits,
         start_new_session=True,  # Ctrl-C reaches the study first, which then asks its workers
     )
@@ -102,12 +106,13 @@ def _start(job: Job, data_dir: Path | None) -> None:
 def _look_after(job: Job) -> None:
     """Notice that a worker has ended, and how."""
     assert job.process is not None
-    assert job.process.stderr is not None
+    assert job.errors is not None
     code = job.process.poll()
     if code is None:
         return
-    lines = job.process.stderr.read().decode(errors="replace").strip().splitlines()
-    job.process.stderr.close()
+    job.errors.seek(0)
+    lines = job.errors.read().decode(errors="replace").strip().splitlines()
+    job.errors.close()
     if code == 0:
         job.state = "finished"
         # The record is what a study is for; the checkpoints of a large grid fill disks.
@@ -120,10 +125,12 @@ def _look_after(job: Job) -> None:
 
 def _end(jobs: list[Job]) -> None:
     """Ask running workers to write a checkpoint and stop, and wait for them."""
-    running = [job.process for job in jobs if job.state == "running" and job.process]
-    for process in running:
-        process.terminate()
-    for process in running:
-        process.wait()
-        if process.stderr:
-            process.stderr.close()
+    running = [job for job in jobs if job.state == "running" and job.process]
+    for job in running:
+        assert job.process is not None
+        job.process.terminate()
+    for job in running:
+        assert job.process is not None
+        job.process.wait()
+        if job.errors:
+            job.errors.close()
