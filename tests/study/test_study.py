@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -42,7 +42,7 @@ class InProcess:
 
     calls: list[str]
 
-    def __init__(self, words: list[str], **_: Any) -> None:
+    def __init__(self, words: list[str], stderr: IO[bytes], **_: Any) -> None:
         assert words[1:4] == ["-m", "ocil", "resume"]
         self.calls.append(words[4])
         self.code, said = 0, ""
@@ -50,7 +50,7 @@ class InProcess:
             resume_run(Path(words[4]))
         except OcilError as error:
             self.code, said = 2, f"ocil: {error}\n"
-        self.stderr = io.BytesIO(said.encode())
+        stderr.write(said.encode())
 
     def poll(self) -> int:
         return self.code
