@@ -65,6 +65,8 @@ class Settings:
     """Optimiser of net and head."""
     lr: float = 5e-4
     """Learning rate."""
+    momentum: float = 0.0
+    """Momentum of sgd; adamw has its own."""
     weight_decay: float = 1e-4
     """Weight decay."""
     ema: float = 0.995
@@ -91,6 +93,8 @@ class Settings:
                 raise OcilError(f"Setting {name} is {value} but must be below 2^63.")
         if not 0 <= self.ema < 1:
             raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
+        if not 0 <= self.momentum < 1:
+            raise OcilError(f"Setting momentum is {self.momentum} but must be in [0, 1).")
         if not 0 < self.lr < math.inf:
             raise OcilError(f"Setting lr is {self.lr} but must be a positive number.")
         if not self.weight_decay < math.inf:

@@ -16,6 +16,14 @@ def test_centroids_take_turns_and_classes_take_turns():
     labels = [0, 0, 1, 1, 0]
     # centroid 0 of class 0 takes 1, then centroid 1 takes 0, then 4; class 1: 3, then 2
     assert policies.by_centroids(distances, labels) == [1, 3, 0, 2, 4]
+    # started one turn later: class 1 leads, and the second centroids choose first
+    assert policies.by_centroids(distances, labels, start=1) == [2, 0, 3, 1, 4]
+
+
+def test_every_centroid_gets_its_turn_where_few_items_enter():
+    """With one slot a batch the memory must not hold the neighbours of one centroid only."""
+    first = [policies.by_centroids([[0, 1], [1, 0]], [3, 3], start)[0] for start in range(4)]
+    assert first == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("preset", ["paper", "paper-literal"])
@@ -42,12 +50,12 @@ def test_the_literal_memory_floods_and_the_reservoir_does_not():
 
 def test_centroid_choice_only_changes_which_points_enter():
     counts = []
-    for choice in ("centroids", "random"):
+    for choice in ("centroids", "components", "random"):
         session = checks.make(Otc, choice=choice)
         checks.feed(session, checks.TWO_TASKS)
         memory = session.learner.memory
         counts.append((memory.seen, len(memory)))
-    assert counts[0] == counts[1] == (96, 20)
+    assert counts == [(96, 20)] * 3
 
 
 def test_images_through_the_backbone():

@@ -21,7 +21,7 @@ import torch
 
 from ocil import augment, nets
 from ocil.errors import OcilError, suggest
-from ocil.learners.model import Model, WeightAverage
+from ocil.learners.model import Model, WeightAverage, frozen_copy
 from ocil.learners.readouts import class_means, nearest_mean
 from ocil.learners.state import below, load_optimizer_state, optimizer_state
 from ocil.memory import Memory
@@ -41,7 +41,9 @@ class Learner:
     paper: ClassVar[str] = ""
     year: ClassVar[int | None] = None
     needs_tasks: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = False  # True where the method is nothing without one
     keeps: ClassVar[str] = "reservoir"  # what decides the memory's content, for `ocil methods`
+    own_readout: ClassVar[str] = "head"  # what counts by default, from averaged weights if kept
     settings_type: ClassVar[type[Settings]] = Settings
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
@@ -62,7 +64,13 @@ class Learner:
         self.model = self.build_model(net).to(self.device)
         self.optimizer = self._optimizer()
         self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
+        self.teacher: Model | None = None  # weights of before, see `keep_teacher`
         capacity = settings.memory
+        if self.needs_memory and capacity is None:
+            raise OcilError(
+                f"{self.method} cannot do without a memory, but memory is none; give the number of "
+                "images to keep, such as --memory 500."
+            )
         self.memory = Memory(capacity, self.device) if capacity is not None else None
         self.classes = 0
         self.backbone_images = 0  # images through the net while learning, all passes counted
@@ -78,7 +86,10 @@ class Learner:
         # forward and backward pass of the MLP together.
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[self.settings.optimizer]
         lr, decay = self.settings.lr, self.settings.weight_decay
-        return kind(self.model.parameters(), lr=lr, weight_decay=decay, fused=True)
+        more: dict[str, Any] = {"momentum": self.settings.momentum}
+        if kind is torch.optim.AdamW:
+            more = {}
+        return kind(self.model.parameters(), lr=lr, weight_decay=decay, fused=True, **more)
 
     # ---------------------------------------------------------------- learning
 
@@ -101,6 +112,10 @@ class Learner:
             if self.average:
                 self.average.grow(classes)
             self.classes = classes
+
+    def keep_teacher(self) -> None:
+        """Keep the weights of now, frozen and in eval mode: they are counted and saved."""
+        self.teacher = frozen_copy(self.model)
 
     def with_replay(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Replayed images first, then the stream's, raw: x (m + n, ...), y (m + n,)."""
@@ -129,9 +144,13 @@ class Learner:
 
     # ---------------------------------------------------------------- reading
 
+    def own_readers(self) -> dict[str, Reader]:
+        """The read-outs that exist for any set of weights; a method adds or replaces its own."""
+        return {"head": self.read_head} | ({} if self.memory is None else {"mean": self.read_mean})
+
     def readers(self) -> dict[str, tuple[Model, Reader]]:
         """Every read-out: the weights whose features it reads, and how it reads them."""
-        own = {"head": self.read_head} | ({} if self.memory is None else {"mean": self.read_mean})
+        own = self.own_readers()
         found = {name: (self.model, reader) for name, reader in own.items()}
         if self.average:
             model = self.average.model
@@ -145,7 +164,7 @@ class Learner:
     def _checked_readout(self) -> str:
         wanted, known = self.settings.readout, self.readouts
         if wanted == "auto":
-            return "ema-head" if self.average else "head"
+            return f"ema-{self.own_readout}" if self.average else self.own_readout
         if wanted not in known:
             raise OcilError(
                 f"Unknown read-out '{wanted}' for {self.method}.{suggest(wanted, known)} "
@@ -194,14 +213,18 @@ class Learner:
             self._means[model] = class_means(old, y, self.classes)
         return nearest_mean(features, self._means[model])
 
+    def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+        """Plain numbers for the record at a task's end, from test images x of classes y (n,)."""
+        return {}
+
     # ---------------------------------------------------------------- state
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes held beyond net and memory: the averaged weights, and what a method adds."""
-        if not self.average:
-            return 0
-        held = self.average.model.state_dict().values()
+        """Bytes held beyond net and memory: averaged weights, a teacher, and what a method adds."""
+        models = [self.average.model] if self.average else []
+        models += [self.teacher] if self.teacher else []
+        held = [tensor for model in models for tensor in model.state_dict().values()]
         return sum(t.numel() * t.element_size() for t in held)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
@@ -211,6 +234,8 @@ class Learner:
         if self.average:
             state |= {f"average.{k}": v for k, v in self.average.model.state_dict().items()}
             state["average.updates"] = torch.tensor(self.average.updates)
+        if self.teacher:
+            state |= {f"teacher.{k}": v for k, v in self.teacher.state_dict().items()}
         if self.memory is not None:
             state |= {f"memory.{k}": v for k, v in self.memory.state_dict().items()}
         counts = [self.classes, self.backbone_images]
@@ -225,8 +250,17 @@ class Learner:
         load_optimizer_state(self.optimizer, below(state, "optimizer."))
         if self.average:
             self.average.load(below(state, "average."))
+        self._load_teacher(below(state, "teacher."))
         if self.memory is not None:
             self.memory.load_state_dict(below(state, "memory."), self.classes)
+
+    def _load_teacher(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.teacher = frozen_copy(self.model) if state else None
+        if self.teacher:
+            self.teacher.load_state_dict(state)
+            rows = {head.classes for head in self.teacher.heads}
+            if len(rows) > 1 or any(count > self.classes for count in rows):
+                raise ValueError(f"the teacher knows other classes than the {self.classes} seen")
 
 
 def as_float(x: torch.Tensor) -> torch.Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from ocil.nets.heads import GrowingHead, GrowingLinear, grow_head
+from ocil.nets.projection import Projection
 
 
 class Model(nn.Module):
@@ -16,6 +18,8 @@ class Model(nn.Module):
     A method with more parts (projections, experts) makes a subclass in `Learner.build_model`: all
     parameters are trained, averaged and saved, and every head among them grows.
     """
+
+    not_averaged: ClassVar[tuple[str, ...]] = ()  # how the names begin that it leaves alone
 
     def __init__(self, net: nn.Module, generator: torch.Generator) -> None:
         super().__init__()
@@ -31,6 +35,31 @@ class Model(nn.Module):
         return [part for part in self.modules() if isinstance(part, GrowingHead)]
 
 
+class Headless(Model):
+    """A net with nothing to train: the head stays without rows, and the method does without it."""
+
+    @property
+    def heads(self) -> list[GrowingHead]:
+        return []
+
+
+class Projected(Model):
+    """A net under a projection and no head: images -> projected features (n, out), unit length."""
+
+    def __init__(self, net: nn.Module, project: Projection) -> None:
+        nn.Module.__init__(self)
+        self.net = net
+        self.project = project
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.project(self.net(x))
+
+
+def frozen_copy(model: Model) -> Model:
+    """The model as it is now, in eval mode and without gradients."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
+
+
 class WeightAverage:
     """Exponential average of weights and batch-norm statistics.
 
@@ -42,7 +71,7 @@ class WeightAverage:
         self.decay = decay
         self.updates = 0
         self.live = model
-        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+        self.model = frozen_copy(model)
         self._pairs: tuple[list[torch.Tensor], list[torch.Tensor]] | None = None
 
     def grow(self, classes: int) -> None:
@@ -59,7 +88,8 @@ class WeightAverage:
         the average itself, so the lists are kept until the head grows."""
         if self._pairs is None:
             mine, live = self.model.state_dict(), self.live.state_dict()
-            names = [name for name, value in live.items() if value.is_floating_point()]
+            kept = self.live.not_averaged
+            names = [n for n, v in live.items() if v.is_floating_point() and not n.startswith(kept)]
             self._pairs = [mine[n] for n in names], [live[n] for n in names]
         return self._pairs
 

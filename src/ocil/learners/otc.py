@@ -27,7 +27,7 @@ lets every centroid's closest points enter the memory, which floods it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
@@ -35,10 +35,12 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.learners.learner import Learner, Reader
-from ocil.learners.model import Model
+from ocil.learners.model import Headless, Model
 from ocil.learners.state import below
 from ocil.memory import policies
 from ocil.mixture import Mixtures, MixtureSettings
+from ocil.mixture.inside import Inside
+from ocil.mixture.whitening import PooledCovariance
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -55,6 +57,9 @@ class OtcSettings(Settings):
     """Latest features kept a class, for the objectives that use them."""
     window: int = 16
     """Update from this many latest features of a class; 0 from those of the batch alone."""
+    seed_points: int = 0
+    """Points from which a class has K components, one Gaussian before; 0 is 16, or the whole queue
+    where the features never change."""
     shrinkage: float = 0.9
     """Share of the pooled variance in every component's, when reading."""
     preserve: float = 0.5
@@ -65,17 +70,47 @@ class OtcSettings(Settings):
     """Printed form: one sample, the mean or the sum of each other class's features."""
     tau: float = 0.2
     """Temperature of Dynamic Preservation."""
+    asymmetric: bool = False
+    """Cross-entropy of stream images over the classes of their batch only, as in ER-ACE."""
     fused: bool = True
     """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
     distill: float = 0.0
     """Weight of distillation from the averaged weights."""
-    choice: Literal["centroids", "random"] = "centroids"
-    """Which points of a batch enter the memory."""
+    choice: Literal["random", "centroids", "components"] = "random"
+    """Which points of a batch enter the memory: any, those closest to a centroid (the paper), or
+    any with the components taking turns."""
     admission: Literal["reservoir", "flood"] = "reservoir"
     """How many enter: as many as a reservoir would take, or one for every centroid (printed)."""
+    horizon: float = 512.0
+    """Points older than the window that count in a class's moments."""
+    drift: float = 1.5
+    """Older points lose mass when means move by more than this many times chance; 0 never."""
+    relax: float = 0.5
+    """Objective sinkhorn: column marginal of the plan, 0 free (EM's posterior), 1 fixed to pi."""
+    eps: float = 1.0
+    """Entropic regularisation: of the plan, or per dimension of the dual's cost."""
+    cost: Literal["mahalanobis", "euclidean"] = "mahalanobis"
+    """Objective dual: cost between a point and a sample."""
+    samples: int = 0
+    """Objective dual: samples a class and step (S); 0 as many as points."""
+    temperature: float = 0.5
+    """Objective dual: temperature of Gumbel-Softmax."""
+    hard: bool = False
+    """Objective dual: straight-through one-hot samples instead of soft ones."""
+    potential_steps: int = 3
+    """Objective dual: ascent steps of the Kantorovich network (T_phi)."""
+    descents: int = 1
+    """Objectives dual, debiased, nll: descent steps on (pi, mu, sigma)."""
+    floor: float = 1e-3
+    """Least variance, as a share of the class's mean variance."""
+    pooling: float = 0.01
+    """Rate at which the covariance shared by all components follows the features."""
+    ridge: float = 0.1
+    """Share of the identity in that covariance, for read-out mahalanobis-full."""
 
 
 PAPER = {
+    "choice": "centroids",
     "objective": "dual",
     "window": 0,
     "preserve_form": "printed",
@@ -113,15 +148,16 @@ class Otc(Learner):
         assert isinstance(settings, OtcSettings)
         self.otc = settings
         super().__init__(settings, *rest)
-        kind = MixtureSettings(
-            objective=settings.objective,
-            components=settings.components,
-            pairing=settings.pairing,
-            queue=settings.queue,
-            window=settings.window,
-            shrinkage=settings.shrinkage,
-        )
-        self.mixtures = Mixtures(self.model.head.features, kind, device=self.device)
+        dim = self.model.head.features
+        kind = mixture_settings(settings, fixed=not self.model.heads)
+        self.mixtures = Mixtures(dim, kind, device=self.device)
+        self.pooled = PooledCovariance(dim, settings.pooling, settings.ridge, self.device)
+        self.inside = Inside(self.mixtures)
+
+    def build_model(self, net: torch.nn.Module) -> Model:
+        """Where the net has nothing to train (`identity`, a frozen backbone): mixtures only."""
+        fixed = not any(weight.requires_grad for weight in net.parameters())
+        return (Headless if fixed else Model)(net, self.generators["init"])
 
     @property
     def latent(self) -> Model:
@@ -131,15 +167,20 @@ class Otc(Learner):
     # ---------------------------------------------------------------- learning
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        if not self.model.heads:
+            return self.follow(batch)
+        known = self.classes
         self.meet(batch.y)
+        if self.classes > known:
+            self.inside.new_classes()
         x, y = batch.x, batch.y
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
-            loss = self.joint_loss(self.augmented(x), y, report)
+            loss = self.joint_loss(self.augmented(x), y, len(batch.y), report)
             self.descend(loss)
             report["loss"] = loss.detach()
-        z = self.cultivate(x, y)
+        z = self.cultivate(x, y, len(batch.y))
         if not self.otc.fused and self.otc.preserve:
             self.backbone_images += len(x)
             features = F.normalize(self.model.net(self.augmented(x)), dim=1)
@@ -147,14 +188,27 @@ class Otc(Learner):
         self.remember(batch, z[len(z) - len(batch.y) :])
         return report
 
+    @torch.no_grad()
+    def follow(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Features that never change: the mixtures learn the batch alone, nothing is replayed."""
+        self.meet(batch.y)
+        self.backbone_images += len(batch.y)
+        z = _unit(self.features(self.latent, batch.x))
+        self.mixtures.update(z, batch.y, self.generators["method"])
+        self.remember(batch, z)
+        return {}
+
     def joint_loss(
-        self, x: torch.Tensor, y: torch.Tensor, report: dict[str, torch.Tensor]
+        self, x: torch.Tensor, y: torch.Tensor, fresh: int, report: dict[str, torch.Tensor]
     ) -> torch.Tensor:
-        """Cross-entropy, and in the fused form Dynamic Preservation of the same features."""
+        """Cross-entropy, and in the fused form Dynamic Preservation of the same features.
+
+        The last `fresh` images are the stream's.
+        """
         self.backbone_images += len(x)
         features = self.model.net(x)
         logits = self.model.head(features)
-        loss = F.cross_entropy(logits, y)
+        loss = self.cross_entropy(logits, y, len(y) - fresh)
         if self.otc.distill and self.average:
             self.backbone_images += len(x)
             with torch.no_grad():
@@ -165,6 +219,15 @@ class Otc(Learner):
             report["preservation"] = pulled.detach()
             loss = loss + self.otc.preserve * pulled
         return loss
+
+    def cross_entropy(self, logits: torch.Tensor, y: torch.Tensor, old: int) -> torch.Tensor:
+        """Mean over all images; asymmetric: the stream's, after `old` replayed, among their own."""
+        if not self.otc.asymmetric:
+            return F.cross_entropy(logits, y)
+        among = losses.present(y[old:], self.classes)
+        fresh = losses.restricted_cross_entropy(logits[old:], y[old:], among)
+        replayed = F.cross_entropy(logits[:old], y[:old]) if old else fresh
+        return torch.lerp(fresh, replayed, old / len(y))
 
     def preservation(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Dynamic Preservation of unit features z (n, d); 0 while there are no centroids."""
@@ -177,11 +240,15 @@ class Otc(Learner):
         return losses.dynamic_preservation(z, y, mu, active, self.otc.tau, form)
 
     @torch.no_grad()
-    def cultivate(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def cultivate(self, x: torch.Tensor, y: torch.Tensor, fresh: int) -> torch.Tensor:
         """MMOT on the unit features (n, d) of the raw images, which are returned."""
         self.backbone_images += len(x)
         z = F.normalize(self.features(self.latent, x), dim=1)
+        self.inside.arrive(z[-fresh:], y[-fresh:])
         self.mixtures.update(z, y, self.generators["method"])
+        nearest = self.mixtures.own_distances(z, y).argmin(1, keepdim=True)
+        mu = torch.take_along_dim(self.mixtures.mu[y], nearest[:, :, None], 1)[:, 0]
+        self.pooled.update(z - mu)
         return z
 
     def remember(self, batch: Batch, z: torch.Tensor) -> None:
@@ -193,7 +260,7 @@ class Otc(Learner):
             return
         slots = policies.reservoir(memory.seen, memory.capacity, n, draw)
         memory.seen += n
-        if self.otc.choice == "centroids":
+        if self.otc.choice != "random":
             order = self._wanted(batch, z)
             taken = [slot for slot in slots if slot >= 0]
             slots = [-1] * n
@@ -202,8 +269,13 @@ class Otc(Learner):
         memory.write(slots, batch.x, batch.y)
 
     def _wanted(self, batch: Batch, z: torch.Tensor) -> list[int]:
-        distances = self.mixtures.own_distances(z, batch.y).tolist()
-        return policies.by_centroids(distances, batch.y.tolist())
+        distances = self.mixtures.own_distances(z, batch.y)
+        if self.otc.choice == "components":  # whose turn it is counts, not how close a point is
+            mine = distances.argmin(1, keepdim=True)
+            noise = torch.rand(len(z), 1, generator=self.generators["memory"])
+            distances = torch.full_like(distances, torch.inf).scatter_(1, mine, noise.to(z))
+        start = int(torch.randint(2**31, (), generator=self.generators["memory"]))
+        return policies.by_centroids(distances.tolist(), batch.y.tolist(), start)
 
     def _flood(self, batch: Batch, z: torch.Tensor) -> None:
         """As printed: each centroid's closest points enter; when full, random old ones leave."""
@@ -232,11 +304,28 @@ class Otc(Learner):
             "mahalanobis-1": lambda _, z: (
                 -self.mixtures.mahalanobis(_unit(z), merged=True)[:, :, 0]
             ),
+            "mahalanobis-full": self.read_full,
             "euclidean": lambda _, z: -self.mixtures.euclidean(_unit(z)).amin(2),
             "log-density": lambda _, z: self.mixtures.log_density(_unit(z)),
             "similarity": self.read_similarity,
         }
+        if not self.model.heads:  # nor is there a covariance where nothing is trained
+            del mine["mahalanobis-full"]
         return super().readers() | {name: (self.latent, read) for name, read in mine.items()}
+
+    def own_readers(self) -> dict[str, Reader]:
+        own = super().own_readers()
+        return own if self.model.heads else {k: v for k, v in own.items() if k != "head"}
+
+    def _checked_readout(self) -> str:
+        if self.settings.readout == "auto" and not self.model.heads:
+            return "mahalanobis-1"  # few points a class: their mean says more than K centroids
+        return super()._checked_readout()
+
+    def read_full(self, _: Model, features: torch.Tensor) -> torch.Tensor:
+        """Minus min_k of the Mahalanobis distances with the covariance shared by all."""
+        distances = self.pooled.distances(_unit(features), self.mixtures.mu)
+        return -distances.masked_fill(~self.mixtures.active, torch.inf).amin(2)
 
     def read_similarity(self, _: Model, features: torch.Tensor) -> torch.Tensor:
         """log sum_k exp(f(x).mu_kc / tau), what Dynamic Preservation trains."""
@@ -244,19 +333,43 @@ class Otc(Learner):
         scores = torch.einsum("nd,ckd->nck", _unit(features), mu) / self.otc.tau
         return scores.masked_fill(~self.mixtures.active, -torch.inf).logsumexp(2)
 
+    def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+        """Health of the mixtures at a task's end, with test images x (n, ...) of classes y."""
+        kinds = {"test": (_unit(self.features(self.latent, x)), y.to(self.device))}
+        if self.memory is not None and len(self.memory):
+            kept = {
+                name: column[: len(self.memory)] for name, column in self.memory.columns.items()
+            }
+            kinds["replayed"] = (_unit(self.features(self.latent, kept["x"])), kept["y"])
+        return self.inside.describe(kinds)
+
     # ---------------------------------------------------------------- state
 
     @property
     def extra_bytes(self) -> int:
-        return super().extra_bytes + self.mixtures.nbytes
+        return super().extra_bytes + self.mixtures.nbytes + self.pooled.covariance.nbytes
+
+    def _parts(self) -> dict[str, Any]:
+        return {"mixtures": self.mixtures, "pooled": self.pooled, "inside": self.inside}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        mine = {f"mixtures.{k}": v for k, v in self.mixtures.state_dict().items()}
-        return super().state_dict() | mine
+        state = super().state_dict()
+        for name, part in self._parts().items():
+            state |= {f"{name}.{k}": v for k, v in part.state_dict().items()}
+        return state
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        self.mixtures.load_state_dict(below(state, "mixtures."))
+        for name, part in self._parts().items():
+            part.load_state_dict(below(state, f"{name}."))
+
+
+def mixture_settings(settings: OtcSettings, fixed: bool = False) -> MixtureSettings:
+    """The mixtures' settings among the learner's; two of them have names of their own here."""
+    shared = {f.name for f in fields(MixtureSettings)} & {f.name for f in fields(OtcSettings)}
+    given = {name: getattr(settings, name) for name in shared - {"memory", "steps"}}
+    given["seed_points"] = settings.seed_points or (settings.queue if fixed else 16)
+    return MixtureSettings(memory=settings.horizon, steps=settings.descents, **given)
 
 
 def _unit(features: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ocil.learners.learner import Learner
 
 # Files beside the methods that are none.
-_SHARED = {"learner", "model", "readouts", "registry", "state"}
+_SHARED = {"holistic", "learner", "model", "readouts", "registry", "state"}
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -31,6 +32,7 @@ class Memory:
         self.labels: list[int] = []  # class id of each filled slot
         self.members: list[list[int]] = []
         self.place: list[int] = []
+        self.filled: list[int] = []  # classes that have members, ascending
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -48,8 +50,7 @@ class Memory:
     ) -> dict[str, torch.Tensor]:
         """`wanted` different entries (all if there are fewer), with every column."""
         if how == "balanced":
-            filled = [slots for slots in self.members if slots]
-            return self.read(policies.balanced(filled, wanted, generator))
+            return self.read(policies.balanced(_Filled(self), wanted, generator))
         return self.read(policies.uniform(len(self), wanted, generator))
 
     def read(self, slots: Sequence[int]) -> dict[str, torch.Tensor]:
@@ -86,11 +87,15 @@ class Memory:
             gap, last = self.place[slot], old.pop()
             if last != slot:
                 old[gap], self.place[last] = last, gap
+            if not old:
+                del self.filled[bisect.bisect_left(self.filled, self.labels[slot])]
         else:
             self.labels.append(label)
             self.place.append(0)
         while len(self.members) <= label:
             self.members.append([])
+        if not self.members[label]:
+            bisect.insort(self.filled, label)
         self.labels[slot] = label
         self.place[slot] = len(self.members[label])
         self.members[label].append(slot)
@@ -122,6 +127,20 @@ class Memory:
             self.members[label].append(0)
         for slot, label in enumerate(self.labels):
             self.members[label][self.place[slot]] = slot
+        self.filled = [label for label, slots in enumerate(self.members) if slots]
+
+
+class _Filled(Sequence[list[int]]):
+    """The slots of each class that has any, without a list over the classes at every draw."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    def __len__(self) -> int:
+        return len(self.memory.filled)
+
+    def __getitem__(self, rank: int) -> list[int]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.memory.members[self.memory.filled[rank]]
 
 
 def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> None:

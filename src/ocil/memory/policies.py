@@ -5,6 +5,8 @@ Each costs as much as the images it chooses, whatever the size of the memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -38,7 +40,7 @@ def uniform(count: int, wanted: int, generator: torch.Generator) -> list[int]:
     return list(chosen)
 
 
-def balanced(members: list[list[int]], wanted: int, generator: torch.Generator) -> list[int]:
+def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generator) -> list[int]:
     """`wanted` different slots, spread over the classes as evenly as their sizes allow.
 
     members: the slots of each class that has any. The classes are put in random order (or, with
@@ -75,19 +77,22 @@ def _fill(sizes: list[int], wanted: int) -> list[int]:
     return shares
 
 
-def by_centroids(distances: list[list[float]], labels: list[int]) -> list[int]:
+def by_centroids(distances: list[list[float]], labels: list[int], start: int = 0) -> list[int]:
     """Batch items in the order in which centroids ask for them.
 
     distances[i][k] is how far item i is from centroid k of its own class. The centroids of a class
     take turns, each taking the closest item left, and the classes take turns as well: the first m
-    of the order cover classes and their centroids as evenly as m allows.
+    of the order cover classes and their centroids as evenly as m allows. `start` says whose turn
+    is first: where a batch gives one item only, it must not always be that of the same centroid.
 
     >>> by_centroids([[1, 9], [2, 8], [3, 1]], [0, 0, 0])
     [0, 2, 1]
     """
     queues = []
-    for label in dict.fromkeys(labels):
-        left, queue, turn = [i for i, y in enumerate(labels) if y == label], [], 0
+    classes = list(dict.fromkeys(labels))
+    lead = start % len(classes)
+    for label in classes[lead:] + classes[:lead]:
+        left, queue, turn = [i for i, y in enumerate(labels) if y == label], [], start
         while left:
             centroid = turn % len(distances[left[0]])
             nearest = min(left, key=lambda i: distances[i][centroid])

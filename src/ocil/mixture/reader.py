@@ -54,6 +54,13 @@ class MixtureReader:
         return merged_gaussian(self.mu, self.var, self.log_pi.exp())
 
     @torch.no_grad()
+    def merged_of(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance (n, d) of the merged Gaussians of classes y (n,), and of no others."""
+        rows = y.to(self.store.device)
+        mu, var, log_pi = (self.store.take(name, rows) for name in ("mu", "var", "log_pi"))
+        return merged_gaussian(mu, var, log_pi.exp())
+
+    @torch.no_grad()
     def mahalanobis(self, z: Tensor, merged: bool = False) -> Tensor:
         """Squared distances of z (n, d) -> (n, C, K), or (n, C, 1) to the merged Gaussians."""
         z = self._checked(z)

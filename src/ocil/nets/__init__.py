@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ocil.errors import OcilError, suggest
+from ocil.nets.foreign import Foreign, offered
 from ocil.nets.mlp import MLP
 from ocil.nets.resnet import ResNet18
 
@@ -57,6 +58,8 @@ def build(
 
     `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels.
     """
+    if name == "module":
+        return Foreign(offered(), shape, generator)
     if name not in DEFAULT_WIDTHS:
         known = ", ".join(NAMES)
         raise OcilError(

@@ -80,25 +80,39 @@ class ResNet18(nn.Module):
         # bits of a run, so it is not a setting.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
+    def _stem(self, x: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)
+        return F.relu(self.norm(self.conv(x)), inplace=True)
+
     def forward_maps(self, x: Tensor) -> list[Tensor]:
         """The map after each stage: (n, nf, H, W), ..., (n, 8 nf, H / 8, W / 8)."""
-        x = x.contiguous(memory_format=torch.channels_last)
-        x = F.relu(self.norm(self.conv(x)), inplace=True)
+        x = self._stem(x)
         maps = []
         for stage in self.stages:
             x = stage(x)
             maps.append(x)
         return maps
 
+    def forward_blocks(self, x: Tensor) -> list[Tensor]:
+        """The map after each of the eight blocks, the last one pooled: (n, features)."""
+        x = self._stem(x)
+        maps = []
+        for stage in self.stages:
+            for block in stage.children():
+                x = block(x)
+                maps.append(x)
+        return [*maps[:-1], self.pool(maps[-1])]
+
     def forward_stages(self, x: Tensor) -> list[Tensor]:
         """One vector per stage: 1-3 averaged over the map (n, channels), the last = forward."""
         *early, last = self.forward_maps(x)
-        return [each.mean((2, 3)) for each in early] + [self._pool(last)]
+        return [each.mean((2, 3)) for each in early] + [self.pool(last)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, features)."""
-        return self._pool(self.forward_maps(x)[-1])
+        return self.pool(self.forward_maps(x)[-1])
 
-    def _pool(self, last: Tensor) -> Tensor:
+    def pool(self, last: Tensor) -> Tensor:
+        """The last map (n, 8 nf, h, w) -> (n, features)."""
         # flatten orders by channel, row, column in any memory format
         return F.avg_pool2d(last, WINDOW).flatten(1) if self.windowed else last.mean((2, 3))

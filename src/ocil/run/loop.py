@@ -76,6 +76,7 @@ class _Run:
         self.session = Session(plan.method, self.settings, self.images.shape[1:])
         self.seconds = 0.0
         self.evaluations: list[dict[str, Any]] = []
+        self.inside: list[dict[str, Any]] = []  # what the learner tells of itself, task by task
 
     def carry_out(self) -> dict[str, Any]:
         self._restore()
@@ -97,6 +98,8 @@ class _Run:
                 if piece.ends_task or is_due(step, settings.eval_every):
                     check_finite(report, step)
                     display.evaluated(self._evaluate(piece))
+                if piece.ends_task:
+                    self._look_inside(piece.task)
                 if asked or (is_due(step, settings.checkpoint_every) and step < stream.steps):
                     check_finite(report, step)
                     self._save()
@@ -145,6 +148,18 @@ class _Run:
             self._tell({"event": "evaluation", **row})
         return next(r for r in reversed(rows) if r["readout"] == learner.readout)
 
+    def _look_inside(self, task: int) -> None:
+        """Ask the learner for numbers about itself, on the probe images of classes seen."""
+        learner, encode = self.session.learner, self.session.labels
+        labels = self.test_labels[self.probe].tolist()
+        seen = [i for i, label in enumerate(labels) if label in set(encode.classes)]
+        y = torch.tensor(encode.encode([labels[i] for i in seen]))
+        x = torch.from_numpy(np.ascontiguousarray(self.test_images[self.probe[seen]]))
+        if found := learner.look_inside(x, y):
+            row = {"step": self.session.step, "task": task, **found}
+            self.inside.append(row)
+            self._tell({"event": "inside", **row})
+
     def _tell(self, event: dict[str, Any]) -> None:
         """Write an event; a listener that breaks is reported and never stops a run."""
         self.folder.append(event)
@@ -174,6 +189,7 @@ class _Run:
             self.session.load(found.state)
             self.seconds = found.progress["seconds"]
             self.evaluations = self._past_evaluations(found.step)
+            self.inside = self._past_inside(found.step)
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
 
@@ -203,6 +219,15 @@ class _Run:
             )
         return [past[key] for key in sorted(past, key=lambda k: k[0])]
 
+    def _past_inside(self, step: int) -> list[dict[str, Any]]:
+        """What the learner told of itself up to a step, each task once."""
+        past = {}
+        for event in self.folder.read_events():
+            told, at = event.get("event") == "inside", event.get("step")
+            if told and isinstance(at, int) and at <= step:
+                past[at] = {k: v for k, v in event.items() if k != "event"}
+        return [past[at] for at in sorted(past)]
+
     def _finish(self) -> dict[str, Any]:
         learner, stream = self.session.learner, self.stream
         memory = learner.memory.bytes_held if learner.memory is not None else 0
@@ -225,6 +250,8 @@ class _Run:
             "peak_memory_mb": record.peak_memory_mb(),
             "state_sha256": state.sha256(),
         }
+        if self.inside:
+            content["inside"] = self.inside
         self._save()
         record.write(self.folder.record, content)
         self._tell({"event": "end", "step": self.session.step})
