@@ -170,7 +170,7 @@ def other_value(name: str) -> Any:
         return not value
     if isinstance(value, str):
         return "joint" if name == "order" else value + "x"
-    return 3 if value is None else value / 2 if isinstance(value, float) else value + 1
+    return 3 if value is None else (value or 1) / 2 if isinstance(value, float) else value + 1
 
 
 def job(**changes: Any) -> str:

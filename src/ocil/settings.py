@@ -57,6 +57,8 @@ class Settings:
     """Feature extractor: mlp, resnet18, resnet18-global or identity."""
     width: int = 0
     """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18)."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Numbers of the convolutions; bfloat16 is faster where the processor has it."""
     augment: str = "none"
     """Augmentation of every training image: none, affine, full, partial or moderate."""
     retrieval: Literal["uniform", "balanced"] = "uniform"

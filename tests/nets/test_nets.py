@@ -197,3 +197,26 @@ def test_errors_name_the_remedy() -> None:
         nets.build("mlp", (7,), width=-3, generator=seeded())
     with pytest.raises(OcilError, match="'window' or 'global'"):
         ResNet18((3, 32, 32), pool="max")
+
+
+def test_bfloat16_keeps_features_and_gradients_in_32_bits_and_near_those_of_float32():
+    x = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        generator = torch.Generator().manual_seed(0)
+        net = nets.build("resnet18", (3, 32, 32), generator=generator, precision=precision)
+        assert all(part.dtype == torch.float32 for part in net.parameters())
+        stages = net.forward_stages(x)
+        assert {part.dtype for part in stages} == {torch.float32}
+        stages[-1].square().mean().backward()
+        found[precision] = torch.cat(
+            [stages[-1].detach().flatten(), net.conv.weight.grad.flatten()]
+        )
+    assert not torch.equal(found["float32"], found["bfloat16"])
+    cosine = torch.cosine_similarity(found["float32"], found["bfloat16"], dim=0)
+    assert cosine > 0.99
+
+
+def test_bfloat16_is_refused_where_there_are_no_convolutions():
+    with pytest.raises(OcilError, match="leave --precision at float32"):
+        nets.build("mlp", (1, 8, 8), generator=torch.Generator(), precision="bfloat16")

@@ -59,7 +59,11 @@ class Learner:
         self.augment = augment.build(settings.augment)
         augment.check(settings.augment, shape)
         net = nets.build(
-            settings.net, tuple(shape), width=settings.width, generator=generators["init"]
+            settings.net,
+            tuple(shape),
+            width=settings.width,
+            generator=generators["init"],
+            precision=settings.precision,
         )
         self.model = self.build_model(net).to(self.device)
         self.optimizer = self._optimizer()

@@ -52,11 +52,17 @@ class Identity(nn.Module):
 
 
 def build(
-    name: str, shape: Sequence[int], *, width: int | None = None, generator: torch.Generator
+    name: str,
+    shape: Sequence[int],
+    *,
+    width: int | None = None,
+    generator: torch.Generator,
+    precision: str = "float32",
 ) -> nn.Module:
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
-    `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels.
+    `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels. `precision`
+    bfloat16 halves the width of the convolutions' numbers.
     """
     if name == "module":
         return Foreign(offered(), shape, generator)
@@ -69,8 +75,13 @@ def build(
         raise OcilError(
             f"The network's width is {width}; give a positive number, or 0 for its own."
         )
+    if precision != "float32" and not name.startswith("resnet18"):
+        raise OcilError(
+            f"Precision {precision} is for convolutions; the network {name} has none, so leave "
+            "--precision at float32."
+        )
     width = width or DEFAULT_WIDTHS[name]
-    seed = int(torch.randint(2**62, (), generator=generator))
+    seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
     # torch's layers initialise themselves from the global generator: lend it the seed, restore it
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -78,4 +89,5 @@ def build(
             return MLP(shape, width)
         if name == "identity":
             return Identity(shape)
-        return ResNet18(shape, width, pool="global" if name == "resnet18-global" else "window")
+        pool = "global" if name == "resnet18-global" else "window"
+        return ResNet18(shape, width, pool, precision)

@@ -43,9 +43,7 @@ class Foreign(nn.Module):
     batch norms stay as they are.
     """
 
-    def __init__(
-        self, module: nn.Module, shape: Sequence[int], generator: torch.Generator
-    ) -> None:
+    def __init__(self, module: nn.Module, shape: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
         self.module, self.generator = module, generator
         self.frozen = not any(weight.requires_grad for weight in module.parameters())

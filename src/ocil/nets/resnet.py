@@ -52,10 +52,20 @@ class ResNet18(nn.Module):
     pool = "window": avg_pool2d(4) on the last map (side / 8, rounded up): 32 px give 8 nf features,
     64 px 32 nf; below 25 px that map is smaller than one window and is averaged whole.
     pool = "global": always averaged whole, 8 nf features.
+
+    precision = "bfloat16": convolutions in 16 bits (torch's autocast), weights, batch-norm
+    statistics and features in 32. `maps` are 16 bits wide then, features never.
     """
 
-    def __init__(self, shape: Sequence[int], width: int = 20, pool: str = "window") -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        width: int = 20,
+        pool: str = "window",
+        precision: str = "float32",
+    ) -> None:
         super().__init__()
+        self.low = precision == "bfloat16"
         if len(shape) != 3:
             raise OcilError(
                 f"The network resnet18 needs images (channels, height, width), but the items have "
@@ -80,33 +90,38 @@ class ResNet18(nn.Module):
         # bits of a run, so it is not a setting.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
+    def _computing(self, x: Tensor) -> torch.autocast:
+        return torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.low)
+
     def _stem(self, x: Tensor) -> Tensor:
         x = x.contiguous(memory_format=torch.channels_last)
         return F.relu(self.norm(self.conv(x)), inplace=True)
 
     def forward_maps(self, x: Tensor) -> list[Tensor]:
         """The map after each stage: (n, nf, H, W), ..., (n, 8 nf, H / 8, W / 8)."""
-        x = self._stem(x)
         maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
+        with self._computing(x):
+            x = self._stem(x)
+            for stage in self.stages:
+                x = stage(x)
+                maps.append(x)
         return maps
 
     def forward_blocks(self, x: Tensor) -> list[Tensor]:
         """The map after each of the eight blocks, the last one pooled: (n, features)."""
-        x = self._stem(x)
         maps = []
-        for stage in self.stages:
-            for block in stage.children():
-                x = block(x)
-                maps.append(x)
+        with self._computing(x):
+            x = self._stem(x)
+            for stage in self.stages:
+                for block in stage.children():
+                    x = block(x)
+                    maps.append(x)
         return [*maps[:-1], self.pool(maps[-1])]
 
     def forward_stages(self, x: Tensor) -> list[Tensor]:
         """One vector per stage: 1-3 averaged over the map (n, channels), the last = forward."""
         *early, last = self.forward_maps(x)
-        return [each.mean((2, 3)) for each in early] + [self.pool(last)]
+        return [each.float().mean((2, 3)) for each in early] + [self.pool(last)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, features)."""
@@ -114,5 +129,6 @@ class ResNet18(nn.Module):
 
     def pool(self, last: Tensor) -> Tensor:
         """The last map (n, 8 nf, h, w) -> (n, features)."""
+        last = last.float()
         # flatten orders by channel, row, column in any memory format
         return F.avg_pool2d(last, WINDOW).flatten(1) if self.windowed else last.mean((2, 3))

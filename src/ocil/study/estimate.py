@@ -11,16 +11,17 @@ import torch
 from ocil.data import SOURCES
 from ocil.run.folder import Plan
 from ocil.run.session import Session
-from ocil.settings import to_mapping
+from ocil.settings import Settings, to_mapping
 
 COSTLY = ("data", "net", "width", "batch", "replay", "steps", "augment", "optimizer", "ema",
-          "limit_per_class", "epochs", "order", "validate")  # fmt: skip
+          "limit_per_class", "epochs", "order", "validate", "precision")  # fmt: skip
 TIMED_STEPS = 12
 
 
 def kind_of(method: str, settings: dict[str, Any]) -> tuple[Any, ...]:
     """Runs of one kind take about as long as each other."""
-    return (method, *(settings.get(key) for key in COSTLY))
+    known = Settings()  # a record from before a setting existed was made with its default
+    return (method, *(settings.get(key, getattr(known, key)) for key in COSTLY))
 
 
 def seconds_by_kind(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
