@@ -20,7 +20,7 @@ from torch import Tensor
 from ocil.errors import OcilError
 from ocil.mixture import em, gradient, starts
 from ocil.mixture.grouping import Bools, Group, Ints, group_by_class, ring, split
-from ocil.mixture.moments import Moments, merge, weighted_moments, window_points
+from ocil.mixture.moments import Moments, Points, merge, weighted_moments, window_points
 from ocil.mixture.reader import MixtureReader
 from ocil.mixture.sampling import draw_gumbel
 from ocil.mixture.settings import MixtureSettings
@@ -64,6 +64,7 @@ class Mixtures(MixtureReader):
         else:
             gradient.add_columns(store, dim, self.settings)
         self.base = torch.zeros(dim, device=store.device, dtype=dtype)  # running pooled variance
+        self._work: dict[str, Tensor] = {}  # places for intermediate results, no state
 
     @torch.no_grad()
     def update(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
@@ -111,9 +112,24 @@ class Mixtures(MixtureReader):
         return torch.from_numpy(indices).to(self.store.device)
 
     def _points(self, flat: Tensor) -> Tensor:
-        """The queued points at flat places (B, w) -> (B, w, d)."""
+        """The queued points at flat places (B, w) -> (B, w, d), in a place that is used again."""
         queue = self.store.columns["queue"].view(-1, self.dim)
-        return queue.index_select(0, flat.view(-1)).view(*flat.shape, self.dim)
+        out = self._place("points", flat).view(-1, self.dim)
+        torch.index_select(queue, 0, flat.view(-1), out=out)
+        return out.view(*flat.shape, self.dim)
+
+    def _window(self, flat: Tensor, mask: Tensor, shift: Tensor) -> Points:
+        """The queued points at flat places (B, w), with their squares."""
+        z = self._points(flat)
+        return window_points(z, mask, shift, (z, self._place("squares", flat)))
+
+    def _place(self, name: str, flat: Tensor) -> Tensor:
+        """Room for (B, w, d) numbers, kept between updates: fresh pages cost more than the work."""
+        size = flat.numel() * self.dim
+        held = self._work.get(name)
+        if held is None or held.numel() < size:
+            held = self._work[name] = self.base.new_empty(size)
+        return held[:size].view(*flat.shape, self.dim)
 
     def _retire(self, classes: Ints, sizes: Ints, count: Ints) -> Ints:
         """Move the window to its place after this batch; returns the number of its first point.
@@ -139,7 +155,7 @@ class Mixtures(MixtureReader):
         old = self._old(rows)
         resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
         resp = resp.view(*flat.shape, -1).mT * mask.unsqueeze(1)
-        points = window_points(self._points(flat), mask, old.mean[:, :1])
+        points = self._window(flat, mask, old.mean[:, :1])
         joined = em.cap(merge(old, weighted_moments(resp, points)), s.memory)
         self._put(rows, dict(zip(_OLD, joined, strict=True)))
 
@@ -228,7 +244,7 @@ class Mixtures(MixtureReader):
             power = (store.host("steps")[classes, None] + 2.0) ** -s.rate_power
             rate = torch.from_numpy(power).to(rows.device, store.dtype)
         mixture = self._mixture(rows)
-        points = window_points(self._points(flat), mask, mixture[0].mean(1, keepdim=True))
+        points = self._window(flat, mask, mixture[0].mean(1, keepdim=True))
         step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)
         self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi})
         if rate is None:

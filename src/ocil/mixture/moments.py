@@ -30,10 +30,16 @@ class Points(NamedTuple):
     shift: Tensor  # (B, 1, d)
 
 
-def window_points(z: Tensor, mask: Tensor, shift: Tensor) -> Points:
-    """Points of z (B, n, d) relative to shift (B, 1, d)."""
-    z = z - shift
-    return Points(z, z * z, mask, shift)
+def window_points(
+    z: Tensor, mask: Tensor, shift: Tensor, places: tuple[Tensor, Tensor] | None = None
+) -> Points:
+    """Points of z (B, n, d) relative to shift (B, 1, d), with their squares.
+
+    `places` are two tensors of z's shape to write both to; the first may be z itself.
+    """
+    moved, squared = places or (None, None)
+    z = torch.sub(z, shift, out=moved)
+    return Points(z, torch.mul(z, z, out=squared), mask, shift)
 
 
 def component_log_density(
