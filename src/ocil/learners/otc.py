@@ -131,7 +131,15 @@ class Otc(Learner):
     year = 2026
     settings_type = OtcSettings
     presets = {  # noqa: RUF012
-        "default": {"retrieval": "balanced"},
+        "default": {
+            "retrieval": "balanced",
+            "choice": "centroids",
+            "distill": 1.0,
+            "readout": "similarity",
+        },
+        # chosen on held-out training images: study tune-otc-mnist
+        "default/mnist": {"lr": 1e-3, "steps": 2},
+        "default/fashion-mnist": {"lr": 1e-3, "steps": 2},  # MNIST's, not tuned
         # chosen on held-out training images: study tune-otc-digits
         "default/digits": {
             "lr": 4e-3,
