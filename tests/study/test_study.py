@@ -288,3 +288,16 @@ def test_a_killed_worker_goes_on_and_ctrl_c_leaves_a_study_that_can_be_finished(
     record = json.loads((folder / "record.json").read_bytes())
     alone = run("alone", **changes | {"checkpoint_every": 0})
     assert record["state_sha256"] == alone["state_sha256"]
+
+
+def test_a_record_of_this_study_counts_under_any_folder_name(
+    ocil: Ocil, tmp_path: Path, file: Path, workers: list[str]
+) -> None:
+    """As it has one from before a setting was added, which changed the ids."""
+    out = tmp_path / "out"
+    assert ocil("study", file, "--out", out).code == 0
+    first = record_files(out)[0].parent
+    first.rename(first.with_name("0123456789abcdef"))
+    said = ocil("study", file, "--out", out)
+    assert "2 jobs, 2 finished" in said.out
+    assert len(record_files(out)) == 2

@@ -74,10 +74,15 @@ def prepare(plan: Study, out: Path, found: list[tuple[Path, dict[str, Any]]]) ->
 
 
 def _elsewhere(job: Job, found: list[tuple[Path, dict[str, Any]]]) -> dict[str, Any] | None:
-    """The record of a finished job that only another study's folder holds."""
-    if job.state != "finished" or (job.folder / RECORD_NAME).exists():
+    """The record of a finished job that only another study's folder holds.
+
+    Adding a setting changes ids: a record in a folder of this study counts under any name.
+    """
+    if job.state != "finished":
         return None
-    return next(r for _, r in found if job_of_record(r) == job.plan.job)
+    same = [(path, r) for path, r in found if job_of_record(r) == job.plan.job]
+    here = any(job.folder.parent in path.parents for path, _ in same)
+    return None if here else same[0][1]
 
 
 def _run(jobs: list[Job], options: StudyOptions) -> None:
