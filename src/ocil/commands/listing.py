@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -17,23 +19,54 @@ from ocil.errors import OcilError
 
 @dataclass(frozen=True)
 class MethodsOptions:
-    """The methods and their presets."""
+    """The methods, what they need and what they cost."""
+
+    net: Literal["mlp", "resnet18"] = "mlp"
+    """Network with which the costs were measured."""
 
 
 def methods(words: list[str]) -> None:
-    parse(MethodsOptions, words, "ocil methods")
+    options = parse(MethodsOptions, words, "ocil methods")
     from ocil.learners import registry
 
-    table = Table(title="Methods")
-    for heading in ("id", "what it is", "paper", "year", "needs tasks", "presets"):
+    costs = measured_costs(options.net)
+    table = Table(title="Methods", caption=_COSTS.format(net=options.net), caption_justify="left")
+    for heading in ("id", "paper", "year", "needs tasks", "memory keeps", "read-out"):
         table.add_column(heading)
+    for heading in ("images/step", "extra bytes", "time/ER"):
+        table.add_column(heading, justify="right")
+    table.add_column("presets")
     for name in registry.names():
         learner = registry.get(name)
-        presets = ", ".join(learner.presets) or "default"
-        year = str(learner.year or "")
-        tasks = "yes" if learner.needs_tasks else "no"
-        table.add_row(name, learner.title, learner.paper, year, tasks, presets)
+        presets = ", ".join(p for p in learner.presets if "/" not in p) or "default"
+        cost = costs.get(name)
+        shown = ("", "", "")
+        if cost:
+            shown = (f"{cost['images']:.0f}", f"{cost['bytes']:,.0f}", f"{cost['time']:.2f}")
+        none = learner.settings_type().memory is None
+        table.add_row(
+            name,
+            learner.paper or learner.title,
+            str(learner.year or ""),
+            "yes" if learner.needs_tasks else "no",
+            "has none" if none else learner.keeps,
+            learner.own_readout,
+            *shown,
+            presets,
+        )
     say(table)
+
+
+_COSTS = (
+    "Measured by `python bench/methods.py --net {net} --write`: images through the backbone and "
+    "time of a batch at one gradient step, relative to ER's; bytes held beyond net and memory."
+)
+
+
+def measured_costs(net: str) -> dict[str, dict[str, float]]:
+    """Cost of a step by method, as shipped with the package."""
+    found = files("ocil.learners").joinpath("costs.json")
+    return json.loads(found.read_text(encoding="utf-8")).get(net, {}) if found.is_file() else {}
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,12 @@ class Learner:
         if self.average:
             self.average.update()
 
+    def drop_lr(self, batch: Batch, shares: Sequence[float]) -> None:
+        """A tenth of the learning rate after each of these shares of a task's epochs."""
+        drops = sum(batch.epoch >= share * batch.epochs for share in shares)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.lr * 0.1**drops
+
     # ---------------------------------------------------------------- reading
 
     def own_readers(self) -> dict[str, Reader]:
@@ -168,7 +174,8 @@ class Learner:
     def _checked_readout(self) -> str:
         wanted, known = self.settings.readout, self.readouts
         if wanted == "auto":
-            return f"ema-{self.own_readout}" if self.average else self.own_readout
+            averaged = f"ema-{self.own_readout}"
+            return averaged if averaged in known else self.own_readout
         if wanted not in known:
             raise OcilError(
                 f"Unknown read-out '{wanted}' for {self.method}.{suggest(wanted, known)} "

@@ -129,6 +129,9 @@ class Otc(Learner):
     title = "Mixtures cultivated by optimal transport"
     paper = "Tran et al., An Optimal Transport-driven Approach for Cultivating Latent Space"
     year = 2026
+    needs_memory = True
+    keeps = "reservoir, chosen by the centroids"
+    own_readout = "similarity"
     settings_type = OtcSettings
     presets = {  # noqa: RUF012
         "default": {

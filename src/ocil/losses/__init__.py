@@ -8,6 +8,7 @@ from ocil.losses.cross_entropy import (
     weighted_cross_entropy,
 )
 from ocil.losses.distillation import distillation
+from ocil.losses.experts import reverse_distillation
 from ocil.losses.geodesic import geodesic_distillation
 from ocil.losses.gradient_balance import adaptive_weights, gradient_masses
 from ocil.losses.infonce import holistic_scores, infonce, paired_infonce
@@ -50,6 +51,7 @@ __all__ = [
     "pseudo_prototypical_proxy",
     "relation_distillation",
     "restricted_cross_entropy",
+    "reverse_distillation",
     "stored_logits",
     "supervised_contrastive",
     "weighted_cross_entropy",

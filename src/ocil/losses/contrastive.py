@@ -42,6 +42,4 @@ def contrast(
         scores = scores.masked_fill(~candidates, -torch.inf)
     count = positive.sum(1)
     picked = torch.where(positive, scores, 0.0).sum(1) / count.clamp(min=1)
-    # A row that has positives has candidates; the others must not carry an infinity backwards.
-    below = scores.masked_fill((count == 0)[:, None], 0.0).logsumexp(1)
-    return (below - picked).masked_fill(count == 0, 0.0)
+    return (scores.logsumexp(1) - picked).masked_fill(count == 0, 0.0)

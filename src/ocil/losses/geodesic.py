@@ -38,7 +38,6 @@ def subspace(z: torch.Tensor, k: int) -> torch.Tensor:
     return q @ torch.linalg.svd(r, full_matrices=False).U[:, :k]
 
 
-@torch.no_grad()
 def flow_kernel(p0: torch.Tensor, p1: torch.Tensor) -> FlowKernel:
     """G of the geodesic between two subspaces with orthonormal bases p0 and p1 (d, k).
 

@@ -35,7 +35,7 @@ def pseudo_prototypical_proxy(
     prototype = F.logsigmoid(to_prototypes.gather(1, y[:, None]) - own)  # (n, 1)
     fellow = same & ~torch.eye(n, dtype=torch.bool, device=z.device)
     terms = torch.cat([prototype, point.masked_fill(~fellow, -torch.inf)], 1)
-    attract = same.sum(1).log() - terms.logsumexp(1)  # (n,): -log E_i
+    attract = same.sum(1).to(z.dtype).log() - terms.logsumexp(1)  # (n,): -log E_i
     theirs = rivals[:, y]  # (n, n): at z_i, without the class of j
     escape = torch.logaddexp(  # log(1 - P(z_j | z_i)) and log(1 - P(p_c | z_i))
         F.logsigmoid(theirs - z @ z.T / tau), F.logsigmoid(theirs - to_prototypes[:, y])

@@ -49,9 +49,13 @@ class Memory:
         self, wanted: int, generator: torch.Generator, how: str = "uniform"
     ) -> dict[str, torch.Tensor]:
         """`wanted` different entries (all if there are fewer), with every column."""
+        return self.read(self.choose(wanted, generator, how))
+
+    def choose(self, wanted: int, generator: torch.Generator, how: str = "uniform") -> list[int]:
+        """The slots of such a draw."""
         if how == "balanced":
-            return self.read(policies.balanced(_Filled(self), wanted, generator))
-        return self.read(policies.uniform(len(self), wanted, generator))
+            return policies.balanced(_Filled(self), wanted, generator)
+        return policies.uniform(len(self), wanted, generator)
 
     def read(self, slots: Sequence[int]) -> dict[str, torch.Tensor]:
         index = torch.tensor(slots, dtype=torch.int64, device=self.device)

@@ -1,6 +1,7 @@
 """Draws from parts of the memory: of some classes, outside of some slots, in two disjoint sets.
 
-As in `policies`, each costs as much as the images it chooses, whatever the size of the memory.
+As in `policies`, each costs as much as the images it chooses (`of_classes`: and the classes it is
+given), whatever the size of the memory.
 """
 
 from __future__ import annotations
@@ -46,20 +47,19 @@ def outside(count: int, taken: Iterable[int], wanted: int, draw: torch.Generator
     return [r + bisect.bisect_right(free_before, r) for r in picks]
 
 
-def two_balanced(
-    members: list[list[int]], labels: Sequence[int], wanted: int, draw: torch.Generator
+def in_two(
+    slots: Sequence[int], labels: Sequence[int], first: int, draw: torch.Generator
 ) -> tuple[list[int], list[int]]:
-    """Two class-balanced draws of `wanted` slots with none in common.
+    """Divide a class-balanced draw at random into `first` slots, balanced themselves, and the rest.
 
-    The first comes before the second where there are too few for both. labels[slot] is the class.
+    labels[slot] is the class. In effect two balanced draws, the second from what the first left.
     """
-    both = policies.balanced([slots for slots in members if slots], 2 * wanted, draw)
     groups: dict[int, list[int]] = {}
-    for slot in both:
+    for slot in slots:
         groups.setdefault(labels[slot], []).append(slot)
-    first = policies.balanced(list(groups.values()), wanted, draw)
-    taken = set(first)
-    return first, [slot for slot in both if slot not in taken]
+    chosen = policies.balanced(list(groups.values()), first, draw)
+    taken = set(chosen)
+    return chosen, [slot for slot in slots if slot not in taken]
 
 
 def won(order: Sequence[int], rivals: Sequence[int]) -> list[int]:

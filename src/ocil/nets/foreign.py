@@ -80,7 +80,7 @@ class Foreign(nn.Module):
 
     @contextmanager
     def _own_draws(self, device: torch.device) -> Iterator[None]:
-        """The global generator lent a seed of ours while training (dropout), restored afterwards."""
+        """While training (dropout) the global generator is lent a seed of ours, then restored."""
         if not self.training or self.frozen:
             yield
             return

@@ -1,0 +1,174 @@
+"""OCM: online continual learning by mutual information maximisation (Guo et al., ICML 2022).
+
+Cross-entropy learns only what separates the classes at hand. OCM also keeps the information that
+features hold about images, by InfoNCE over all turns of an image (`ocil.learners.holistic`), and
+trains the head on replayed images alone, where the classes are balanced. For a stream batch (x, y),
+Aug drawn anew wherever it is written:
+
+    first task   L = CE(W h(Aug(x)), y) + L_n(S_new)
+    later        L = CE(W h(Aug(m)), y_m) + L_n(S_new) + L_uni(S_buf) + L_pre(S_pre)
+                     + w MSE(W h(Aug(m)), W' h'(Aug(m)))  over the classes of finished tasks
+
+with a replay batch (m, y_m), S_new of Rot(x) and Aug(Rot(x)), S_buf of Rot(m) and Aug(Rot(m)) in
+one pass, and S_pre = Z Z'^T of Rot(m) for the weights now and those at the end of the last task.
+
+| symbol      | here                                   | meaning                                  |
+|-------------|----------------------------------------|------------------------------------------|
+| h, W        | model.net, .head                       | feature extractor, linear head           |
+| g, z        | model.projection                       | linear projection of unit length         |
+| c           | settings.similarity, similarity_first  | factor of the similarities               |
+| tau         | settings.tau                           | temperature of InfoNCE                   |
+| h', g', W'  | teacher                                | the model at the end of the last task    |
+| L_n         | losses.paired_infonce                  | on the stream                            |
+| L_uni, L_pre| losses.infonce                         | on the memory, and to the snapshot       |
+
+Differs from the reference: the head covers the classes seen; Aug is the common augmentation; AdamW
+instead of Adam with L2; no gradient is computed through the snapshot (the updates are the same);
+the slice of the features may reach the last of them; the weights are averaged for reading (preset
+`reference` reads the live ones). As there, the snapshot stays in train mode and the first task
+replays nothing. Without task borders the whole stream is a first task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ocil import losses
+from ocil.augment import views
+from ocil.errors import OcilError
+from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
+from ocil.learners.learner import Learner
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+Parts = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class OcmSettings(HolisticSettings):
+    distill: float = 1.0
+    """Weight of the squared difference to the snapshot's logits (w); 0 leaves it out."""
+    beta2: float = 0.99
+    """AdamW's decay of the squared gradients."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.beta2 < 1:
+            raise OcilError(f"Setting beta2 is {self.beta2} but must be at least 0 and below 1.")
+
+
+# The reference's factors by data set; digits as MNIST, its learning rate from held-out images.
+_GREY = {"similarity_first": 0.5, "similarity": 0.5, "distill": 0.0}
+_DATA: dict[str, dict[str, Any]] = {
+    "mnist": _GREY,
+    "fashion-mnist": _GREY,
+    "cifar10": {"similarity": 0.5},
+    "cifar100": {},
+    "tiny-imagenet": {},
+}
+
+
+class Ocm(Learner):
+    method = "ocm"
+    title = "Mutual information maximisation"
+    paper = "Guo et al., Online Continual Learning through Mutual Information Maximization"
+    year = 2022
+    needs_tasks = True
+    needs_memory = True
+    settings_type = OcmSettings
+    presets = {  # noqa: RUF012
+        "default": {"lr": 1e-3},
+        "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
+        "reference": {"lr": 1e-3, "ema": 0.0},
+        **{
+            f"{name}/{data}": own
+            for name in ("default", "reference")
+            for data, own in _DATA.items()
+        },
+    }
+
+    def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
+        assert isinstance(settings, OcmSettings)
+        self.ocm = settings
+        views.check("ocm", shape)
+        super().__init__(settings, shape, *rest)
+        assert isinstance(self.model, HolisticModel)
+        self.embedder = self.model
+
+    def build_model(self, net: torch.nn.Module) -> HolisticModel:
+        return HolisticModel(net, self.ocm.projection, self.generators["init"])
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        optimizer = super()._optimizer()
+        for group in optimizer.param_groups:
+            if "betas" in group:
+                group["betas"] = (group["betas"][0], self.ocm.beta2)
+        return optimizer
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, batch: Batch) -> Parts:
+        assert self.memory is not None
+        self.meet(batch.y)
+        parts: Parts = {}
+        for _ in range(self.settings.steps):
+            x, y = batch.x.to(self.device), batch.y.to(self.device)
+            later = self.teacher is not None and self.settings.replay and len(self.memory)
+            parts = self.later_parts(x, y) if later else self.first_parts(x, y)
+            parts["loss"] = torch.stack(list(parts.values())).sum()
+            self.descend(parts["loss"])
+        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        return {name: part.detach() for name, part in parts.items()}
+
+    def first_parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
+        z, f = self.embed(turned_pairs(x, self.augmented).flatten(0, 2))
+        return {
+            "stream": losses.paired_infonce(self.compare(z, f, self.ocm.similarity_first), y),
+            "entropy": F.cross_entropy(self.logits(self.augmented(x)), y),
+        }
+
+    def later_parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
+        assert self.memory is not None
+        assert isinstance(self.teacher, HolisticModel)
+        snapshot = self.teacher.train()  # as the reference: batch norm uses the batch
+        wanted = min(self.settings.replay, self.ocm.replay_per_class * self.classes)
+        old = self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
+        m, y_m, c = old["x"], old["y"], self.ocm.similarity
+        stream, memory = (turned_pairs(images, self.augmented) for images in (x, m))
+        z, f = self.embed(torch.cat([stream.flatten(0, 2), memory.flatten(0, 2)]))
+        z, z_m = z.tensor_split([2 * views.TURNS * len(x)])
+        f, f_m = f.tensor_split([2 * views.TURNS * len(x)])
+        logits = self.logits(self.augmented(m))
+        parts = {
+            "stream": losses.paired_infonce(self.compare(z, f, c), y),
+            "memory": losses.infonce(self.compare(z_m, f_m, c), y_m.repeat(2)),
+            "entropy": F.cross_entropy(logits, y_m),
+        }
+        plain = (slice(None), 0)  # of (16, 2, m, ...): turned, not augmented
+        z_now = z_m.unflatten(0, memory.shape[:3])[plain].flatten(0, 1)
+        z_then = self.recall(snapshot.embed, memory[plain].flatten(0, 1))[0]
+        parts["snapshot"] = losses.infonce(z_now @ z_then.T / self.ocm.tau, y_m)
+        if self.ocm.distill:
+            then = self.recall(snapshot, self.augmented(m))  # classes of finished tasks
+            parts["distill"] = self.ocm.distill * F.mse_loss(logits[:, : then.shape[1]], then)
+        return parts
+
+    def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.backbone_images += len(x)
+        return self.embedder.embed(x)
+
+    def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
+        return similarities(z, f, factor, self.ocm.tau, self.generators["method"])
+
+    @torch.no_grad()
+    def recall(self, snapshot: Any, x: torch.Tensor) -> Any:
+        """What the snapshot makes of images, counted."""
+        self.backbone_images += len(x)
+        return snapshot(x)
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.keep_teacher()

@@ -1,0 +1,253 @@
+"""OnPro: online prototype learning (Wei et al., ICCV 2023, arXiv 2308.00301).
+
+OCM's InfoNCE over all turns of an image and its head on replayed images, without the snapshot but
+with two uses of online prototypes, the class means of the projections of the batch at hand:
+
+    OPE   online prototype equilibrium: prototypes of a class from two views agree, those of
+          different classes keep apart; on the stream (L_new) and on the replayed images (L_seen)
+    APF   adaptive prototypical feedback: of n_1 = alpha m replayed images, pairs of classes with
+          close prototypes are mixed, softmax(1 / distance) saying how often; the other n_0 are
+          mixed at random
+
+For a stream batch (x, y) and a replay batch (b, y_b) of m images,
+
+    first task   L = CE(W h(Aug(x)), y) + L_n(x) + L_new(x) + L_seen(b)
+    later        L = CE(W h(Aug(q)), y_q) + L_n(x) + L_uni(q) + L_new(x) + L_seen(b)
+
+with (q, y_q) = APF(b, y_b, prototypes of the step before), or b itself in a task's first step.
+
+| symbol    | here                                  | meaning                                     |
+|-----------|---------------------------------------|---------------------------------------------|
+| h, W      | model.net, .head                      | feature extractor, linear head              |
+| g, z      | model.projection                      | linear projection of unit length            |
+| lambda_s  | settings.similarity, similarity_first | factor of the similarities (c in OCM)       |
+| tau, tau_p| settings.tau, .prototype_tau          | temperatures of InfoNCE and of OPE          |
+| alpha     | settings.guided                       | share of replay that prototypes choose      |
+| p         | settings.mixup                        | chance to mix (see `ocil.memory.feedback`)  |
+| L_n, L_uni| losses.paired_infonce, .infonce       | InfoNCE of stream and memory                |
+
+Differs from the reference: the head covers the classes seen; Aug is the common augmentation; AdamW
+instead of Adam with L2; a mixed image of two classes is a class of its own in L_uni (there by a
+mean of label numbers, which can hit that of a third class); a memory smaller than the replay batch
+works; with fewer than two prototypes all images are mixed at random; the weights are averaged for
+reading (preset `reference` reads the live ones). Without task borders all is a first task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from ocil import losses
+from ocil.augment import views
+from ocil.errors import OcilError
+from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
+from ocil.learners.learner import Learner, as_float
+from ocil.memory import feedback
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+Parts = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class OnproSettings(HolisticSettings):
+    prototype_tau: float = 0.5
+    """Temperature of the prototypes' equilibrium."""
+    guided: float = 0.1
+    """Share of the replayed images that are chosen by prototypes (alpha)."""
+    mixup: float = 0.2
+    """Chance to mix (p): of the batch and again of each image, and of each guided pair."""
+    mixup_top: float = 0.6
+    """Largest share of the second image where partners are random."""
+    mixup_shape: float = 0.4
+    """Both parameters of the Beta distribution of the share in guided pairs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("guided", "mixup", "mixup_top"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be in 0..1.")
+        for name in ("prototype_tau", "mixup_shape"):
+            if not getattr(self, name) > 0:
+                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be above 0.")
+
+
+class Mixed(NamedTuple):
+    """Images x (m, ...) in [0, 1] that are (1 - share) of class `first` and share of `second`."""
+
+    x: torch.Tensor
+    first: torch.Tensor
+    second: torch.Tensor
+    share: torch.Tensor
+
+    def classes(self, known: int) -> torch.Tensor:
+        """(m,) the class of each image; a mix of two classes is a new one beyond those known."""
+        own = known + torch.arange(len(self.x), device=self.x.device)
+        return torch.where((self.share == 0) | (self.first == self.second), self.first, own)
+
+
+# The reference chooses by the number of classes; it has no settings for grey images.
+_TEN = {"similarity": 0.5, "guided": 0.25, "mixup": 0.6}
+_DATA: dict[str, dict[str, Any]] = {
+    "digits": _TEN | {"lr": 8e-3, "ema": 0.9},
+    "mnist": _TEN | {"similarity_first": 0.5},
+    "fashion-mnist": _TEN | {"similarity_first": 0.5},
+    "cifar10": _TEN,
+    "cifar100": {},
+    "tiny-imagenet": {},
+}
+
+
+class Onpro(Learner):
+    method = "onpro"
+    title = "Online prototypes"
+    paper = "Wei et al., Online Prototype Learning for Online Continual Learning"
+    year = 2023
+    needs_tasks = True
+    needs_memory = True
+    settings_type = OnproSettings
+    presets = {  # noqa: RUF012
+        "default": {},
+        "reference": {"ema": 0.0},
+        **{f"default/{data}": own for data, own in _DATA.items()},
+        **{f"reference/{data}": own | {"ema": 0.0} for data, own in _DATA.items()},
+    }
+
+    def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
+        assert isinstance(settings, OnproSettings)
+        self.onpro = settings
+        views.check("onpro", shape)
+        super().__init__(settings, shape, *rest)
+        assert isinstance(self.model, HolisticModel)
+        self.embedder = self.model
+        self.finished = False  # the first task
+        self.forget_prototypes()
+
+    def build_model(self, net: torch.nn.Module) -> HolisticModel:
+        return HolisticModel(net, self.onpro.projection, self.generators["init"])
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, batch: Batch) -> Parts:
+        assert self.memory is not None
+        self.meet(batch.y)
+        parts: Parts = {}
+        for _ in range(self.settings.steps):
+            parts = self.parts(batch.x.to(self.device), batch.y.to(self.device))
+            parts["loss"] = torch.stack(list(parts.values())).sum()
+            self.descend(parts["loss"])
+        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        return {name: part.detach() for name, part in parts.items()}
+
+    def parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
+        """The terms of the loss for raw images x (n, ...) of the stream, y (n,)."""
+        old = self.replayed()
+        mixed = self.feedback(**old) if old and self.finished else None
+        seen = {"seen": self.seen(**old)} if old else {}
+        turned = [turned_pairs(v, self.augmented) for v in ([x, mixed.x] if mixed else [x])]
+        z, f = self.embed(torch.cat([v.flatten(0, 2) for v in turned]))
+        cut, n = 2 * views.TURNS * len(x), len(x)
+        c = self.onpro.similarity if self.finished else self.onpro.similarity_first
+        parts = {
+            "stream": losses.paired_infonce(self.compare(z[:cut], f[:cut], c), y),
+            "new": self.equilibrium(z[: 2 * n], y),  # the first turn is none
+        } | seen
+        if mixed is None:
+            entropy = F.cross_entropy(self.logits(self.augmented(x)), y)
+        else:
+            y_q = mixed.classes(self.classes).repeat(2)
+            parts["memory"] = losses.infonce(self.compare(z[cut:], f[cut:], c), y_q)
+            logits = self.logits(self.augmented(mixed.x))
+            entropy = losses.mixed_cross_entropy(logits, mixed.first, mixed.second, mixed.share)
+        return parts | {"entropy": entropy}
+
+    def replayed(self) -> dict[str, torch.Tensor]:
+        """Raw images x and classes y of the replay batch; nothing while there are none."""
+        assert self.memory is not None
+        wanted = self.settings.replay
+        if self.finished:
+            wanted = min(wanted, self.onpro.replay_per_class * self.classes)
+        if not wanted or not len(self.memory):
+            return {}
+        return self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
+
+    def seen(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """L_seen of the replay batch, whose prototypes are kept for the next feedback."""
+        x = as_float(x)
+        z, _ = self.embed(torch.cat([x, self.augmented(x)]))
+        self.prototypes = losses.batch_prototypes(z.detach().unflatten(0, (2, -1)).mean(0), y)
+        self.prototype_classes = y
+        return self.equilibrium(z, y)
+
+    def feedback(self, x: torch.Tensor, y: torch.Tensor) -> Mixed:
+        """APF of the replay batch: as many images, some of them mixed."""
+        assert self.memory is not None
+        x, m, s, draw = as_float(x), len(y), self.onpro, self.generators["method"]
+        if not len(self.prototypes):
+            return Mixed(x, y, y, x.new_zeros(m))
+        known = self.prototype_classes.cpu()  # pairs of classes are chosen on the CPU
+        kept = losses.first_of_each(known)
+        wanted = m - int((1 - s.guided) * m)
+        pairs = feedback.close_pairs(self.prototypes.cpu()[kept], wanted, draw)
+        shares = feedback.pair_shares(pairs, s.mixup, s.mixup_shape, draw)
+        asked = known[kept][pairs].T.flatten().tolist()  # first classes, then second ones
+        slots = feedback.members_of(asked, self.memory.members, self.memory.labels, draw)
+        guided, k = self.memory.read(slots), len(pairs)
+        chosen = torch.randperm(m, generator=draw)[: m - k]
+        partner, random_shares = feedback.random_partners(m - k, s.mixup, s.mixup_top, draw)
+        first, second = chosen.to(self.device), chosen[partner].to(self.device)
+        share = torch.cat([random_shares, shares]).to(self.device)
+        held = as_float(guided["x"])
+        one, two = torch.cat([x[first], held[:k]]), torch.cat([x[second], held[k:]])
+        mixed = torch.lerp(one, two, share[:, None, None, None])
+        a, b = torch.cat([y[first], guided["y"][:k]]), torch.cat([y[second], guided["y"][k:]])
+        return Mixed(mixed, a, b, share)
+
+    def equilibrium(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """OPE of z (2n, p), the second views after the first."""
+        first, second = z.chunk(2)
+        return losses.prototype_equilibrium(first, second, y, self.onpro.prototype_tau)
+
+    def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.backbone_images += len(x)
+        return self.embedder.embed(x)
+
+    def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
+        return similarities(z, f, factor, self.onpro.tau, self.generators["method"])
+
+    def forget_prototypes(self) -> None:
+        self.prototypes = torch.empty(0, self.embedder.projection_size, device=self.device)
+        self.prototype_classes = torch.empty(0, dtype=torch.int64, device=self.device)
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.finished = True
+        self.forget_prototypes()
+
+    # ---------------------------------------------------------------- state
+
+    @property
+    def extra_bytes(self) -> int:
+        held = (self.prototypes, self.prototype_classes)
+        return super().extra_bytes + sum(t.numel() * t.element_size() for t in held)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return super().state_dict() | {
+            "finished": torch.tensor(self.finished),
+            "prototypes": self.prototypes,
+            "prototype_classes": self.prototype_classes,
+        }
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        super().load_state_dict(state)
+        self.finished = bool(state["finished"])
+        z, y = state["prototypes"], state["prototype_classes"]
+        if z.shape != (len(y), self.embedder.projection_size) or y.dtype != torch.int64:
+            raise ValueError("the prototypes have not one row for each of their classes")
+        if len(y) and not 0 <= y.min() <= y.max() < self.classes:
+            raise ValueError("there are prototypes of classes that do not exist")
+        self.prototypes, self.prototype_classes = z.to(self.device), y.to(self.device)

@@ -1,0 +1,97 @@
+"""SCR: supervised contrastive replay (Mai et al., CVPR workshops 2021, arXiv 2103.13885).
+
+There is no classifier to be biased towards the newest classes. Stream and replayed images, each as
+it is and augmented once, are drawn together by class and apart otherwise,
+
+    L = -1/2n sum_i 1/|P_i| sum_{p in P_i} log( e_ip / sum_{j != i} e_ij ),
+    e_ij = exp(z_i.z_j / tau)
+
+over the 2n views with z = g(h(x)) / |g(h(x))|. To predict, g is dropped and the closest of the
+class means of the memory decides, all features of unit length:
+
+    c(x) = argmin_c | h(x)/|h(x)| - mu_c |,   mu_c the mean direction of class c of the memory.
+
+| symbol | here                          | meaning                                    |
+|--------|-------------------------------|--------------------------------------------|
+| h, g   | model.net, model.project      | feature extractor, projection (two layers) |
+| tau    | settings.tau                  | temperature                                |
+| n      | settings.replay, .batch       | images replayed and of the stream together |
+| P_i    | losses.supervised_contrastive | the other views of the class of i          |
+| mu_c   | read-outs mean, ema-mean      | class means of the memory                  |
+
+Differs from the reference code in that both views share one forward pass, hence one set of
+batch-norm statistics, and that the first batch is learned as well (`skip_first` restores that).
+The review of the memory at a task's end, an extra of the reference, is left out: it needs tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from ocil import losses
+from ocil.learners.learner import Learner, Reader, as_float
+from ocil.learners.model import Model, Projected
+from ocil.nets.projection import Projection
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+
+@dataclass(frozen=True)
+class ScrSettings(Settings):
+    tau: float = 0.07
+    """Temperature of the contrastive loss."""
+    projection: int = 128
+    """Size of the projected features."""
+    skip_first: bool = False
+    """Only store the very first batch, as the reference code does."""
+
+
+class Scr(Learner):
+    method = "scr"
+    title = "Supervised contrastive replay"
+    paper = (
+        "Mai et al., Supervised Contrastive Replay: Revisiting the Nearest Class Mean Classifier"
+    )
+    year = 2021
+    needs_memory = True
+    own_readout = "mean"
+    settings_type = ScrSettings
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "default/digits": {"lr": 1e-3, "ema": 0.9},
+        "reference": {
+            "replay": 100,
+            "optimizer": "sgd",
+            "lr": 0.1,
+            "weight_decay": 0.0,
+            "ema": 0.0,
+            "skip_first": True,
+        },
+    }
+
+    def build_model(self, net: torch.nn.Module) -> Model:
+        assert isinstance(self.settings, ScrSettings)
+        features = int(net.features)  # pyright: ignore
+        out, draw = self.settings.projection, self.generators["init"]
+        return Projected(net, Projection(features, features, out, draw))
+
+    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        assert isinstance(self.settings, ScrSettings)
+        assert self.memory is not None
+        self.meet(batch.y)
+        report = {}
+        if not (self.settings.skip_first and not len(self.memory)):
+            for _ in range(self.settings.steps):
+                x, y = self.with_replay(batch)
+                z = self.logits(torch.cat([as_float(x), self.augmented(x)]))  # (2n, out)
+                loss = losses.supervised_contrastive(z, y.repeat(2), self.settings.tau)
+                self.descend(loss)
+                report["loss"] = loss.detach()
+        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        return report
+
+    def own_readers(self) -> dict[str, Reader]:
+        return {"mean": self.read_mean}

@@ -1,0 +1,127 @@
+"""CoPE: how prototypes start and move, what they read, and a memory in equal shares."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ocil import losses
+from ocil.learners.cope import Cope
+from ocil.stream import Batch
+
+Batches = Callable[..., list[Batch]]
+
+
+@pytest.fixture
+def cope(learner: Callable[..., Any]) -> Callable[..., Cope]:
+    def make(**changes: Any) -> Cope:
+        return learner("cope", **({"ema": 0.0, "dimension": 8} | changes))
+
+    return make
+
+
+def fed(cope: Cope, stream: list[Batch]) -> Cope:
+    for batch in stream:
+        cope.learn(batch)
+    return cope
+
+
+def test_prototypes_start_as_positive_unit_vectors(cope, batches: Batches):
+    one = cope(inertia=1.0)
+    fed(one, batches(4))
+    assert one.prototypes.shape == (4, 8)
+    assert (one.prototypes >= 0).all()
+    torch.testing.assert_close(one.prototypes.norm(dim=1), torch.ones(4))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_prototypes_move_by_the_embeddings_from_before_the_step(cope, batches: Batches, steps):
+    """Replayed images count at every step, those of the stream at the last one."""
+    one = cope(steps=steps, inertia=0.8, replay=64)
+    first, second = batches(2)
+    one.learn(first)
+    assert one.memory is not None
+    held = one.memory.columns["x"][:5].float() / 255
+    before, models = one.prototypes.clone(), []
+    descend = one.descend
+    one.descend = lambda loss: (models.append(copy.deepcopy(one.model)), descend(loss))[1]
+    one.learn(second)
+    assert len(models) == steps
+    for c in (0, 1):
+        seen = [z for m in models for z, y in zip(m(held), first.y, strict=True) if y == c]
+        own = models[-1](second.x.float() / 255)
+        seen += [z for z, y in zip(own, second.y, strict=True) if y == c]
+        wanted = 0.8 * before[c] + 0.2 * torch.stack(seen).mean(0).detach()
+        torch.testing.assert_close(one.prototypes[c], wanted)
+        assert one.prototypes[c].norm() < 1  # not brought back to unit length
+
+
+def test_a_class_not_in_the_step_keeps_its_prototype(cope, batches: Batches):
+    one = fed(cope(replay=0), batches(3))
+    before = one.prototypes.clone()
+    one.learn(batches(4)[3])  # classes 2 and 3
+    assert torch.equal(one.prototypes[:2], before)
+
+
+def test_the_loss_is_the_proxy_loss_of_replay_and_stream(cope, batches: Batches):
+    one = cope(replay=64, tau=0.3, repel=0.5)
+    first, second = batches(2)
+    one.learn(first)
+    z = copy.deepcopy(one.model)(torch.cat([first.x, second.x]).float() / 255)
+    y = torch.cat([first.y, second.y])
+    wanted = losses.pseudo_prototypical_proxy(z, y, one.prototypes, 0.3, 0.5).detach()
+    torch.testing.assert_close(one.learn(second)["loss"], wanted)
+    assert one.backbone_images == 5 + 10
+
+
+def test_one_class_alone_moves_only_its_prototype(cope, batches: Batches):
+    one = cope()
+    before = copy.deepcopy(one.model.state_dict())
+    batch = batches(1)[0]
+    assert one.learn(Batch(batch.x, torch.zeros(5, dtype=torch.int64))) == {}
+    assert all(torch.equal(v, before[k]) for k, v in one.model.state_dict().items())
+    assert one.prototypes[0].norm() < 1
+
+
+def test_the_most_similar_prototype_decides(cope, batches: Batches):
+    one = fed(cope(ema=0.5), batches(5))
+    x = batches(6)[5].x
+    assert one.average is not None
+    for name, model in (("prototype", one.model), ("ema-prototype", one.average.model)):
+        z = model(x.float() / 255).detach()
+        torch.testing.assert_close(one.scores(x, name), z @ one.prototypes.T)
+    assert one.readout == "ema-prototype"
+    assert "head" not in one.readouts
+
+
+def test_the_memory_is_shared_equally(cope, batches: Batches):
+    one = cope(memory=8)
+    stream = [b for batch in batches(6) for b in [batch] * 3]
+    fed(one, stream)
+    assert one.memory is not None
+    assert [len(slots) for slots in one.memory.members] == [2, 2, 2, 2]
+
+
+def test_a_saved_state_goes_on_to_the_same_bits(cope, batches: Batches):
+    stream = batches(8)
+    one = fed(cope(memory=8), stream[:5])
+    state = {k: v.clone() for k, v in one.state_dict().items()}
+    two = cope(memory=8)
+    two.load_state_dict(state)
+    for purpose, generator in one.generators.items():
+        two.generators[purpose].set_state(generator.get_state())
+    for learner in (fed(one, stream[5:]), fed(two, stream[5:])):
+        state = learner.state_dict()
+    assert all(torch.equal(v, state[k]) for k, v in one.state_dict().items())
+
+
+def test_a_state_without_its_prototypes_is_refused(cope, batches: Batches):
+    state = fed(cope(), batches(2)).state_dict()
+    with pytest.raises(ValueError, match="one prototype for each of 2 classes"):
+        cope().load_state_dict(state | {"cope.prototypes": torch.zeros(1, 8)})
+    with pytest.raises(KeyError):
+        cope().load_state_dict({k: v for k, v in state.items() if k != "cope.met"})
