@@ -21,6 +21,8 @@ from ocil.errors import OcilError
 class MethodsOptions:
     """The methods, what they need and what they cost."""
 
+    name: tyro.conf.Positional[str] = ""
+    """Tell more about one method: its presets with what they set."""
     net: Literal["mlp", "resnet18"] = "mlp"
     """Network with which the costs were measured."""
 
@@ -29,38 +31,56 @@ def methods(words: list[str]) -> None:
     options = parse(MethodsOptions, words, "ocil methods")
     from ocil.learners import registry
 
+    if options.name:
+        say(presets_of(options.name))
+        return
     costs = measured_costs(options.net)
     table = Table(title="Methods", caption=_COSTS.format(net=options.net), caption_justify="left")
-    for heading in ("id", "paper", "year", "needs tasks", "memory keeps", "read-out"):
+    table.add_column("id", no_wrap=True)
+    table.add_column("paper", ratio=1)
+    for heading in ("year", "tasks", "memory keeps", "read-out"):
         table.add_column(heading)
-    for heading in ("images/step", "extra bytes", "time/ER"):
-        table.add_column(heading, justify="right")
-    table.add_column("presets")
+    for heading in ("images", "extra kB", "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for name in registry.names():
         learner = registry.get(name)
-        presets = ", ".join(p for p in learner.presets if "/" not in p) or "default"
         cost = costs.get(name)
         shown = ("", "", "")
         if cost:
-            shown = (f"{cost['images']:.0f}", f"{cost['bytes']:,.0f}", f"{cost['time']:.2f}")
+            shown = (f"{cost['images']:.0f}", f"{cost['bytes'] / 1e3:,.0f}", f"{cost['time']:.2f}")
         none = learner.settings_type().memory is None
         table.add_row(
             name,
-            learner.paper or learner.title,
+            (learner.paper or learner.title).split(",")[0],
             str(learner.year or ""),
             "yes" if learner.needs_tasks else "no",
             "has none" if none else learner.keeps,
             learner.own_readout,
             *shown,
-            presets,
         )
     say(table)
 
 
 _COSTS = (
-    "Measured by `python bench/methods.py --net {net} --write`: images through the backbone and "
-    "time of a batch at one gradient step, relative to ER's; bytes held beyond net and memory."
+    "tasks: whether the method must be told where a task ends. "
+    "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
+    "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
+    "`ocil methods NAME` lists the presets of a method."
 )
+
+
+def presets_of(name: str) -> Table:
+    """What each preset of a method sets; one of a data set refines the one without."""
+    from ocil.learners import registry
+
+    learner = registry.get(name)
+    year = f", {learner.year}" if learner.year else ""
+    table = Table(title=f"{name}: {learner.title} ({learner.paper}{year})")
+    table.add_column("preset", no_wrap=True)
+    table.add_column("sets")
+    for preset, values in (learner.presets or {"default": {}}).items():
+        table.add_row(preset, ", ".join(f"{k} = {v}" for k, v in values.items()) or "nothing")
+    return table
 
 
 def measured_costs(net: str) -> dict[str, dict[str, float]]:
