@@ -30,7 +30,7 @@ from ocil.settings import Settings
 from ocil.stream import Batch
 
 Reader = Callable[[Model, torch.Tensor], torch.Tensor]  # features (n, d) -> scores (n, C)
-CHUNK = 256  # images per forward pass when features of many are wanted
+CHUNK = 125  # images per forward pass when features of many are wanted; more only take memory
 
 
 class Learner:
