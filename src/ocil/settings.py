@@ -211,8 +211,12 @@ def job_id(method: str, settings: Mapping[str, Any], defaults: Settings) -> str:
     Keys that a record made by an older version lacks take today's default, so that adding a
     setting does not orphan finished runs.
     """
-    full = to_mapping(defaults) | dict(settings)
-    question = {k: v for k, v in full.items() if k not in NOT_IN_JOB and k != "preset"}
+    return question_id(method, to_mapping(defaults) | dict(settings))
+
+
+def question_id(method: str, settings: Mapping[str, Any]) -> str:
+    """sha256 of method and settings as they are, without those that change no result."""
+    question = {k: v for k, v in settings.items() if k not in NOT_IN_JOB and k != "preset"}
     text = json.dumps({"method": method, **question}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.run.files import cannot_write, make_folder, write_atomic
-from ocil.settings import Settings, from_mapping, job_id, to_mapping
+from ocil.settings import Settings, from_mapping, job_id, question_id, to_mapping
 
 SCHEMA = 1
 
@@ -29,6 +29,7 @@ class Plan:
     settings: Settings
     preset: str = "default"
     study: str | None = None
+    began_as: str | None = None  # the job's id when its folder was made: settings may have joined
 
     @property
     def job(self) -> str:
@@ -93,7 +94,8 @@ class RunFolder:
             preset, study = content["preset"], content["study"]
             if not isinstance(preset, str) or not isinstance(study, str | None):
                 raise TypeError("preset and study must be text")
-            return Plan(content["method"], settings, preset, study)
+            began = question_id(content["method"], content["settings"])
+            return Plan(content["method"], settings, preset, study, began)
         except FileNotFoundError:
             raise OcilError(
                 f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
