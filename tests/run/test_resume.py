@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ocil import settings
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
 from ocil.run import checkpoint
@@ -306,3 +307,18 @@ def test_real_signals_and_a_second_process(
     assert len(resumed_at(out)) == 2
     alone = start_run(plan_from_words("er", [*words, "--checkpoint-every", "0"])[0], tmp_path / "b")
     assert all(record[key] == alone[key] for key in RESULT if key != "settings")
+
+
+def test_a_run_begun_before_a_setting_existed_goes_on(
+    tmp_path: Path, plan: MakePlan, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"checkpoint_every": 2}
+    whole, out = run(tmp_path / "whole", **changes), tmp_path / "out"
+    with monkeypatch.context() as older:  # an ocil whose job ids know nothing of momentum
+        older.setattr(settings, "NOT_IN_JOB", settings.NOT_IN_JOB | {"momentum"})
+        killed(plan(**changes), out, 5, monkeypatch)
+    content = json.loads((out / "settings.json").read_bytes())
+    del content["settings"]["momentum"]
+    (out / "settings.json").write_text(json.dumps(content))
+    assert same(resume_run(out), whole)
+    assert resumed_at(out)[-1] > 0
