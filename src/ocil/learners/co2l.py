@@ -1,0 +1,235 @@
+"""Co2L: contrastive continual learning (Cha, Lee and Shin, ICCV 2021, arXiv 2106.14413).
+
+An offline method in two phases. While a task lasts, n images are two views each, and with u the
+unit projections g(h(.)) of the 2n views and S those that come from the stream
+
+    L_con = -1/2n (tau / 0.07) sum_{i in S} 1/|P_i| sum_{p in P_i} log( e_ip / sum_{j != i} e_ij )
+    L_ird = -1/2n sum_i sum_{j != i} p_i^past(kappa*)_j log p_i(kappa)_j
+    L = L_con + lambda L_ird,  e_ij = exp(u_i.u_j / tau),  p_i(kappa) = softmax_j u_i.u_j / kappa
+
+replayed images are contrasts but never anchors (asymmetric), and the relations inside the batch
+stay those that the weights of before the task saw. When the task is over, the features are frozen
+and a linear classifier is fitted from nothing to the task's images and the memory, classes drawn
+equally often; then the memory is made anew, random images in equal shares of all classes.
+
+| symbol         | here                         | meaning                                        |
+|----------------|------------------------------|------------------------------------------------|
+| h, g           | model.net, model.project     | feature extractor, projection (two layers)     |
+| tau            | settings.tau                 | temperature of the contrastive loss            |
+| kappa, kappa*  | settings.kappa, .kappa_past  | temperatures of the relations now and before   |
+| lambda         | settings.distill             | weight of the relations                        |
+| past model     | teacher                      | weights at the start of the task               |
+| W, b           | model.head                   | linear classifier, fitted at the task's end    |
+
+Differs from the reference: 64 images are replayed a step instead of mixing the memory into the
+task's images; the teacher is in eval mode, as the paper reads (`teacher_mode`); classifier inputs
+are a few augmented views used in turn (`linear_views`, the reference makes one an epoch) and it
+covers the classes seen; the lr changes by epoch, without warm-up, and all tasks have equal epochs.
+The classifier knows the classes of a task only when the task is over: ask it then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+
+from ocil import losses
+from ocil.errors import OcilError
+from ocil.learners.learner import CHUNK, Learner, evaluating
+from ocil.learners.model import Model
+from ocil.memory import exemplars
+from ocil.nets.projection import Projection
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
+
+
+@dataclass(frozen=True)
+class Co2lSettings(Settings):
+    tau: float = 0.5
+    """Temperature of the contrastive loss."""
+    kappa: float = 0.2
+    """Temperature of the relations under the weights of now."""
+    kappa_past: float = 0.01
+    """Temperature of the relations under the weights of before the task."""
+    distill: float = 1.0
+    """Weight of the relations (lambda); 0 leaves them out."""
+    projection: int = 128
+    """Size of the projected features."""
+    teacher_mode: Literal["eval", "train"] = "eval"
+    """Batch norm of the teacher: by running statistics, or by the batch as in the reference."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Learning rate over the epochs of a task; cosine ends at a thousandth."""
+    linear_lr: float = 1.0
+    """Learning rate of the classifier, divided by 5 after 60, 75 and 90 % of its epochs."""
+    linear_epochs: int = 100
+    """Epochs of the classifier at the end of a task."""
+    linear_batch: int = 256
+    """Images per step of the classifier."""
+    linear_views: int = 2
+    """Augmented views of each image that the classifier sees; the reference's has one an epoch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("tau", "kappa", "kappa_past", "linear_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be positive.")
+        for name in ("projection", "linear_epochs", "linear_batch", "linear_views"):
+            if getattr(self, name) < 1:
+                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")
+
+
+# A share of the memory in every batch as if it were mixed into the 10 000 images of a task.
+REFERENCE = {
+    "optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "schedule": "cosine", "teacher_mode": "train",
+    "ema": 0.0, "epochs": 100, "batch": 488, "replay": 24, "linear_views": 100,
+}  # fmt: skip
+_TINY = {"kappa": 0.1, "kappa_past": 0.1, "linear_lr": 0.1}
+
+
+class ProjectedModel(Model):
+    """Net, projection, and a head that is fitted to each set of weights instead of averaged."""
+
+    not_averaged: ClassVar[tuple[str, ...]] = ("head.",)
+
+    def __init__(self, net: torch.nn.Module, size: int, generator: torch.Generator) -> None:
+        super().__init__(net, generator)
+        self.project = Projection(self.head.features, self.head.features, size, generator)
+
+    def embed(self, x: torch.Tensor) -> torch.Tensor:
+        return self.project(self.net(x))
+
+
+class Co2l(Learner):
+    method = "co2l"
+    title = "Contrastive continual learning"
+    paper = "Cha et al., Co2L: Contrastive Continual Learning"
+    year = 2021
+    needs_tasks = True
+    keeps = "random images in equal shares of all classes, at the end of each task"
+    settings_type = Co2lSettings
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "default/digits": {"lr": 1e-3, "ema": 0.9},  # on held-out training images
+        "default/mnist": {"tau": 0.1, "lr": 1e-3},
+        "default/cifar10": {},
+        "default/cifar100": {},
+        "default/tiny-imagenet": _TINY,
+        "reference": REFERENCE,
+        "reference/cifar10/200": {"batch": 502, "replay": 10},
+        "reference/cifar10/1000": {"batch": 465, "replay": 47},
+        "reference/tiny-imagenet": _TINY | {"lr": 0.1, "epochs": 50},
+    }
+
+    def __init__(self, settings: Settings, *rest: Any) -> None:
+        assert isinstance(settings, Co2lSettings)
+        self.co2l = settings
+        super().__init__(settings, *rest)
+        self.model: ProjectedModel
+
+    def build_model(self, net: torch.nn.Module) -> ProjectedModel:
+        return ProjectedModel(net, self.co2l.projection, self.generators["init"])
+
+    # ---------------------------------------------------------------- representation
+
+    def begin_task(self, task: int) -> None:
+        if self.classes:
+            self.keep_teacher()
+
+    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        s = self.co2l
+        self.meet(batch.y)
+        if s.schedule == "cosine":
+            share = (1 + math.cos(math.pi * batch.epoch / batch.epochs)) / 2
+            for group in self.optimizer.param_groups:
+                group["lr"] = s.lr * (1e-3 + (1 - 1e-3) * share)
+        report = {}
+        for _ in range(s.steps):
+            x, y = self.with_replay(batch)
+            views = torch.cat([self.augmented(x), self.augmented(x)])
+            self.backbone_images += len(views)
+            u = self.model.embed(views)
+            anchors = torch.arange(len(x), device=self.device) >= len(x) - len(batch.y)
+            contrast = losses.supervised_contrastive(
+                u, y.repeat(2), s.tau, anchors=anchors.repeat(2)
+            )
+            loss = s.tau / BASE_TAU * contrast
+            if self.teacher and s.distill:
+                relations = losses.relation_distillation(u, self.past(views), s.kappa, s.kappa_past)
+                loss = loss + s.distill * relations
+                report["relations"] = relations.detach()
+            self.descend(loss)
+            report["loss"] = loss.detach()
+        return report
+
+    @torch.no_grad()
+    def past(self, views: torch.Tensor) -> torch.Tensor:
+        """Projections (n, p) of the same views under the weights of before the task."""
+        assert isinstance(self.teacher, ProjectedModel)
+        self.backbone_images += len(views)
+        return self.teacher.train(self.co2l.teacher_mode == "train").embed(views)
+
+    # ---------------------------------------------------------------- end of a task
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        x, y = images, labels
+        if self.memory is not None and len(self.memory):
+            old = self.memory.read(range(len(self.memory)))
+            x, y = torch.cat([x, old["x"].cpu()]), torch.cat([y, old["y"].cpu()])
+        for model in [self.model, self.average.model] if self.average else [self.model]:
+            self.fit_head(model, x, y)
+        if self.memory is not None:
+            draw, labelled = self.generators["memory"], labels.tolist()
+            held = exemplars.by_class(self.memory.labels, self.classes)
+            items, slots = exemplars.exchange(
+                [exemplars.shuffled(own, draw) for own in held],
+                exemplars.by_class(labelled, self.classes),
+                self.memory.capacity,
+                lambda own, count: exemplars.shuffled(own, draw)[:count],
+                draw,
+            )
+            self.memory.seen += len(labelled)
+            self.memory.write(slots, images[items], labels[items])
+        self._means.clear()
+
+    def fit_head(self, model: Model, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Fit the linear classifier on frozen features of x, every class drawn equally often."""
+        s = self.co2l
+        chance = 1 / torch.bincount(y)[y]
+        y, w = y.to(self.device), torch.zeros_like(model.head.weight, requires_grad=True)
+        b = torch.zeros_like(model.head.bias, requires_grad=True)
+        optimizer = torch.optim.SGD([w, b], lr=s.linear_lr, momentum=0.9)
+        for epoch, z in enumerate(self.linear_inputs(model, x)):
+            drops = sum(epoch >= share * s.linear_epochs for share in (0.6, 0.75, 0.9))
+            optimizer.param_groups[0]["lr"] = s.linear_lr * 0.2**drops
+            draw = self.generators["method"]
+            order = torch.multinomial(chance, len(y), replacement=True, generator=draw)
+            for picked in order.to(self.device).split(s.linear_batch):
+                loss = F.cross_entropy(F.linear(z[picked], w, b), y[picked])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        model.head.weight.data.copy_(w.detach())
+        model.head.bias.data.copy_(b.detach())
+
+    @torch.no_grad()
+    def linear_inputs(self, model: Model, x: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Eval-mode features (n, d) of an augmented view of x for each epoch of the classifier."""
+        views, wanted = [], self.co2l.linear_views
+        for epoch in range(self.co2l.linear_epochs):
+            if epoch >= wanted:
+                yield views[epoch % wanted]
+                continue
+            self.backbone_images += len(x)
+            with evaluating(model):
+                parts = (self.augmented(part.to(self.device)) for part in x.split(CHUNK))
+                z = torch.cat([model.net(part) for part in parts])
+            if wanted < self.co2l.linear_epochs:  # else none is used twice
+                views.append(z)
+            yield z
