@@ -1,0 +1,275 @@
+"""BiC: bias correction (Wu et al., CVPR 2019) for a stream with known task borders.
+
+A head trained on many new and few stored old images over-scores the new classes. A tenth of the
+memory holds the first images of each class, is never trained on, and tells by how much: with
+the logits o = W h(x) + b, the copy o' of the model from before the task, n old and m new classes,
+
+    while a task lasts   z = b(o), z' = b(o') with the pairs of before,
+                         L = CE(z, y) + lambda CE(softmax(z'/T), softmax(z_old/T))
+                         on the stream batch and the replayed images;
+    at its end           b(o_c) = alpha o_c + beta for its classes c, one pair (alpha, beta)
+                         minimising CE on the held-out images of all classes (`losses.fit_bias`).
+
+| symbol      | here                 | meaning                                              |
+|-------------|----------------------|------------------------------------------------------|
+| n           | old                  | classes of the tasks before                          |
+| alpha, beta | bias (2, L, C)       | the pair of each class's task; L = 1 classifier here |
+| o'          | teacher              | model at the last border, eval mode, no gradient     |
+| T           | settings.temperature | softens both in the distillation                     |
+| lambda      | settings.distill     | weight of the distillation                           |
+
+The paper weighs both terms by 1 - n / (n + m) and n / (n + m) (`weighting` "convex"), which leaves
+little to the labels when classes are many; a sum is what the authors of `bic-ac` use, and does
+better in one pass. Made for many epochs, BiC differs here in what one pass needs: replay from a
+reservoir instead of a rebuilt exemplar set, the latest instead of the best epoch, one full-batch
+descent for the pair. The distillation is the divergence, which has the same gradient. The averaged
+weights get a pair of their own for the newest task, since their logits lag behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+
+from ocil import losses
+from ocil.errors import OcilError
+from ocil.learners.learner import Learner, Reader
+from ocil.learners.model import Model
+from ocil.learners.state import below
+from ocil.memory import Memory
+from ocil.memory.holdout import held_out
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+
+@dataclass(frozen=True)
+class BicSettings(Settings):
+    held: float = 0.1
+    """Share of the memory that holds images for the bias correction and is never replayed."""
+    weighting: Literal["convex", "sum"] = "sum"
+    """CE + distill * KD, or (1 - n/(n+m)) CE + n/(n+m) KD as in the paper."""
+    distill: float = 2.0
+    """Weight of the distillation, where the weighting is sum."""
+    temperature: float = 2.0
+    """Temperature of the distillation (T)."""
+    bias_steps: int = 200
+    """Steps of the descent that fits alpha and beta at a task's end."""
+    bias_lr: float = 0.1
+    """Learning rate of that descent; its momentum is 0.9."""
+    bias_decay: float = 0.1
+    """Weight of beta^2 / 2 in it."""
+    schedule: Literal["constant", "steps"] = "constant"
+    """Learning rate over the epochs of a task; steps takes a tenth of it three times."""
+    reoffer: bool = False
+    """With several epochs: offer an image to the memory in each, not in the first alone."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory == 1:
+            raise OcilError("BiC divides its memory, but memory is 1; give 2 or more.")
+        if not 0 < self.held < 1:
+            raise OcilError(f"Setting held is {self.held} but must be above 0 and below 1.")
+        if not self.temperature > 0:
+            raise OcilError(f"Setting temperature is {self.temperature} but must be positive.")
+
+
+ONLINE: dict[str, dict[str, Any]] = {
+    "default": {},
+    "default/digits": {"lr": 8e-3, "ema": 0.9},
+    "default/mnist": {"lr": 1e-3},
+    "default/fashion-mnist": {"lr": 1e-3},
+    "default/tiny-imagenet": {"distill": 3.0},  # for many tasks
+}
+# Many epochs. Of a shuffled batch of 128 new images and exemplars, 34 are exemplars on average.
+OFFLINE = {
+    "optimizer": "sgd", "lr": 0.1, "schedule": "steps", "batch": 94, "replay": 34, "ema": 0.0,
+    "augment": "partial",
+}  # fmt: skip
+PRESETS = ONLINE | {
+    "reference": OFFLINE
+    | {"epochs": 250, "momentum": 0.9, "weight_decay": 2e-4, "weighting": "convex"},
+}
+
+
+class Bic(Learner):
+    method = "bic"
+    title = "Bias correction"
+    paper = "Wu et al., Large Scale Incremental Learning"
+    year = 2019
+    needs_tasks = True
+    needs_memory = True
+    keeps = "reservoir, a tenth held out evenly over classes"
+    own_readout = "corrected"
+    settings_type = BicSettings
+    presets = PRESETS
+    classifiers = 1  # L
+    drops = (0.4, 0.6, 0.8)  # shares of a task's epochs, schedule "steps"
+
+    def __init__(self, settings: Settings, *rest: Any) -> None:
+        assert isinstance(settings, BicSettings)
+        self.bic = settings
+        super().__init__(settings, *rest)
+        assert settings.memory is not None
+        part = min(settings.memory - 1, math.ceil(settings.held * settings.memory))
+        self.memory = Memory(settings.memory - part, self.device)
+        self.held = Memory(part, self.device)
+        self.held_marks: set[bytes] | None = None  # of the images held, made when wanted
+        names = ("live", "average") if self.average else ("live",)
+        self.bias = {n: torch.empty(2, self.classifiers, 0, device=self.device) for n in names}
+
+    # ---------------------------------------------------------------- classifiers
+
+    def outputs(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+        """Float images -> what the classifiers read, (n, ...)."""
+        return model.net(x)
+
+    def classified(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+        """Logits (L, n, C) of all classifiers."""
+        return model.head(outputs)[None]
+
+    def weights(self, batch: Batch) -> torch.Tensor:
+        """Weight of each classifier's loss, (L,)."""
+        return torch.ones(1, device=self.device)
+
+    # ---------------------------------------------------------------- learning
+
+    def begin_task(self, task: int) -> None:
+        if self.classes:
+            self.keep_teacher()
+
+    @property
+    def old(self) -> int:
+        """Classes of the tasks before (n)."""
+        return self.teacher.head.classes if self.teacher else 0
+
+    def meet(self, y: torch.Tensor) -> None:
+        super().meet(y)
+        for name, bias in self.bias.items():
+            if more := self.classes - bias.shape[2]:
+                fresh = bias.new_tensor([1.0, 0.0])[:, None, None].expand(2, len(bias[0]), more)
+                self.bias[name] = torch.cat([bias, fresh], 2)
+
+    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
+        self.meet(batch.y)
+        batch = self.without_held(batch)
+        if self.bic.schedule == "steps":
+            self.drop_lr(batch, self.drops)
+        report = {}
+        for _ in range(self.settings.steps):
+            x, y = self.with_replay(batch)
+            if len(y) > 1:  # at the start all may be held out, and batch norm needs two
+                loss = self.loss(self.augmented(x), y, self.weights(batch))
+                self.descend(loss)
+                report["loss"] = loss.detach()
+        if len(batch.y) and (batch.epoch == 0 or self.bic.reoffer):
+            assert self.memory is not None
+            self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        return report
+
+    def without_held(self, batch: Batch) -> Batch:
+        """The batch without images held out: now, or in a later epoch those that were."""
+        if batch.epoch:
+            if self.held_marks is None:
+                images = self.held.columns["x"][: len(self.held)] if len(self.held) else ()
+                self.held_marks = {_mark(image) for image in images}
+            kept = [i for i, image in enumerate(batch.x) if _mark(image) not in self.held_marks]
+        else:
+            kept = [i for i, label in enumerate(batch.y.tolist()) if not self.hold(batch, i, label)]
+        if len(kept) == len(batch.y):
+            return batch
+        return replace(batch, x=batch.x[kept], y=batch.y[kept])
+
+    def hold(self, batch: Batch, item: int, label: int) -> bool:
+        """Hold an image out if its class has not enough; says whether it was."""
+        held, draw = self.held, self.generators["memory"]
+        slot = held_out(held.members, label, held.capacity, self.classes, draw)
+        if slot < 0:
+            return False
+        held.write([slot], batch.x[item : item + 1], batch.y[item : item + 1])
+        held.seen = max(held.seen, len(held))
+        self.held_marks = None
+        return True
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """sum_i w_i L^i over the classifiers, on augmented images (n, ...)."""
+        bias, old, t = self.bias["live"], self.old, self.bic.temperature
+        z = self._corrected(self.model, x, bias)  # (L, n, C)
+        flat = F.cross_entropy(z.flatten(0, 1), y.repeat(len(z)), reduction="none")
+        ce = flat.view(len(z), -1).mean(1)  # (L,)
+        if self.teacher is None:
+            return weights @ ce
+        with torch.no_grad():
+            wanted = self._corrected(self.teacher, x, bias[..., :old])
+        # The shared loss carries the factor T^2, which BiC has not.
+        pairs = zip(z[..., :old], wanted, strict=True)
+        kd = torch.stack([losses.distillation(a, b, t) for a, b in pairs]) / t**2
+        if self.bic.weighting == "sum":
+            return weights @ (ce + self.bic.distill * kd)
+        share = old / max(self.classes, old + 1)  # a task without new classes still learns
+        return weights @ ((1 - share) * ce + share * kd)
+
+    def _corrected(self, model: Model, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        self.backbone_images += len(x)
+        return losses.bias_corrected(self.classified(model, self.outputs(model, x)), bias)
+
+    @torch.no_grad()
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Fit the pair of the task's classes on the held-out images, for both sets of weights."""
+        self._means.clear()
+        if not 0 < self.old < self.classes or not len(self.held):
+            return
+        x, y = (self.held.columns[name][: len(self.held)] for name in ("x", "y"))
+        s, before = self.bic, self.bias["live"]
+        for name in self.bias:
+            model = self.average.model if name == "average" and self.average else self.model
+            self.backbone_images += len(x)
+            logits = self.classified(model, self.features(model, x))
+            self.bias[name] = losses.fit_bias(
+                logits, y, before, self.old, steps=s.bias_steps, lr=s.bias_lr, decay=s.bias_decay
+            )
+
+    # ---------------------------------------------------------------- reading
+
+    def own_readers(self) -> dict[str, Reader]:
+        return super().own_readers() | {"corrected": self.read_corrected}
+
+    def read_corrected(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+        """Corrected logits (n, C) of the last classifier."""
+        return self.all_corrected(model, outputs)[-1]
+
+    def all_corrected(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+        """Corrected logits (L, n, C) of all classifiers."""
+        name = "live" if model is self.model else "average"
+        return losses.bias_corrected(self.classified(model, outputs), self.bias[name])
+
+    # ---------------------------------------------------------------- state
+
+    @property
+    def extra_bytes(self) -> int:
+        mine = sum(bias.numel() * bias.element_size() for bias in self.bias.values())
+        return super().extra_bytes + self.held.bytes_held + mine
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        held = {f"held.{k}": v for k, v in self.held.state_dict().items()}
+        return super().state_dict() | held | {f"bias.{k}": v for k, v in self.bias.items()}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        super().load_state_dict(state)
+        self.held_marks = None
+        self.held.load_state_dict(below(state, "held."), self.classes)
+        bias = {name: state[f"bias.{name}"].to(self.device) for name in self.bias}
+        if any(b.shape != (2, self.classifiers, self.classes) for b in bias.values()):
+            raise ValueError(f"the bias has not one pair for each of {self.classes} classes")
+        self.bias = bias
+
+
+def _mark(image: torch.Tensor) -> bytes:
+    """Tells an image that is held out from the others when it comes again."""
+    raw = image.detach().cpu().contiguous().numpy().tobytes()
+    return hashlib.blake2b(raw, digest_size=16).digest()

@@ -1,0 +1,156 @@
+"""BiC+AC: bias correction with auxiliary classifiers (Szatkowski et al., ICML 2025).
+
+Layers in the middle forget less than the last. Each of them gets a classifier of its own, all are
+trained with BiC's loss and have their own bias pairs (see `bic`), gradients reach the net from
+each, and the most confident one answers:
+
+    L = sum_i w_i [ CE(z^i, y) + 2 KD(z^i) ],  w rising from first to last, 1 for the last layer,
+    answer = softmax(z^i*) with i* = argmax_i max_c softmax(z^i)_c.
+
+On the ResNet there are six, behind every block but the first and the last; on the MLP one behind
+every hidden layer but the last. A map enters its classifier as p = a maxpool2(h) + (1 - a)
+avgpool2(h), flattened, with the scalar a learned.
+
+| symbol       | here                         | meaning                                     |
+|--------------|------------------------------|---------------------------------------------|
+| z^i          | all_corrected (L, n, C)      | corrected logits, the last layer's last     |
+| w_i          | settings.first, .last        | ends of the ladder of weights               |
+| a            | model.branches[i].mix        | share of the maximum in the pooling         |
+| 2            | settings.distill             | weight of the distillation                  |
+
+Differs from the reference, made for many epochs: as `bic`, and one `a` a layer serves all classes
+instead of one for each task. The weights are those of the end from the start; with several epochs
+they rise from 0.01 epoch by epoch, as in the reference. Early exits save nothing in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ocil import losses
+from ocil.learners.bic import OFFLINE, ONLINE, Bic, BicSettings
+from ocil.learners.learner import CHUNK, Reader, as_float, evaluating
+from ocil.learners.model import Model
+from ocil.nets.heads import GrowingLinear
+from ocil.settings import Settings
+from ocil.stream import Batch
+
+START = 0.01  # weight of every auxiliary classifier in the first of several epochs
+
+
+@dataclass(frozen=True)
+class BicAcSettings(BicSettings):
+    first: float = 0.3
+    """Weight of the loss of the first auxiliary classifier (w); linear in between."""
+    last: float = 0.9
+    """Weight of the loss of the last auxiliary classifier; a single one gets the mean."""
+    ramp: bool = True
+    """With several epochs: these weights rise linearly from 0.01 to their values."""
+
+
+PRESETS = ONLINE | {
+    "reference": OFFLINE | {"epochs": 200, "weight_decay": 0.0, "first": 0.15},
+}
+
+
+class Branch(nn.Module):
+    """An auxiliary classifier on a map (n, c, h, w) or a vector (n, d) of `shape`."""
+
+    def __init__(self, shape: Sequence[int], generator: torch.Generator) -> None:
+        super().__init__()
+        if len(shape) > 1:
+            self.mix = nn.Parameter(torch.rand((), generator=generator))
+        self.head = GrowingLinear(self.pooled(torch.zeros(1, *shape)).shape[1], generator)
+
+    def pooled(self, h: torch.Tensor) -> torch.Tensor:
+        h = h.float()  # a map may come in 16 bits
+        if h.dim() == 2:
+            return h
+        most, mean = F.max_pool2d(h, 2, ceil_mode=True), F.avg_pool2d(h, 2, ceil_mode=True)
+        return torch.lerp(mean, most, self.mix).flatten(1)
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        return self.head(self.pooled(h))
+
+
+class Branched(Model):
+    """Net and head with a branch at every tap."""
+
+    def __init__(self, net: nn.Module, generator: torch.Generator, shape: Sequence[int]) -> None:
+        super().__init__(net, generator)
+        with evaluating(net), torch.no_grad():
+            maps = taps(net, torch.zeros(1, *shape))[:-1]
+        self.branches = nn.ModuleList(Branch(h.shape[1:], generator) for h in maps)
+
+    def outputs(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of the branches beside the features: (n, (L - 1) C + d)."""
+        *maps, features = taps(self.net, x)
+        logits = [branch(h) for branch, h in zip(self.branches, maps, strict=True)]
+        return torch.cat([*logits, features], 1)
+
+
+def taps(net: Any, x: torch.Tensor) -> list[torch.Tensor]:
+    """What the branches read, and last the features (n, d)."""
+    return net.forward_blocks(x)[1:] if hasattr(net, "forward_blocks") else net.forward_stages(x)
+
+
+class BicAc(Bic):
+    method = "bic-ac"
+    title = "Bias correction with auxiliary classifiers"
+    paper = (
+        "Szatkowski et al., Improving Continual Learning Performance and Efficiency with "
+        "Auxiliary Classifiers"
+    )
+    year = 2025
+    own_readout = "confident"
+    settings_type = BicAcSettings
+    presets = PRESETS
+    drops = (0.3, 0.6, 0.8)
+
+    def __init__(self, settings: Settings, shape: Sequence[int], *rest: Any) -> None:
+        assert isinstance(settings, BicAcSettings)
+        self.ac, self.shape = settings, shape
+        super().__init__(settings, shape, *rest)
+
+    def build_model(self, net: nn.Module) -> Model:
+        model = Branched(net, self.generators["init"], self.shape)
+        self.classifiers = len(model.branches) + 1
+        return model
+
+    def outputs(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+        assert isinstance(model, Branched)
+        return model.outputs(x)
+
+    def classified(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+        d, branches = model.head.features, self.classifiers - 1
+        final = model.head(outputs[:, -d:])
+        others = outputs[:, :-d].reshape(len(outputs), branches, final.shape[1]).transpose(0, 1)
+        return torch.cat([others, final[None]])
+
+    def weights(self, batch: Batch) -> torch.Tensor:
+        ends, branches = (self.ac.first, self.ac.last), self.classifiers - 1
+        ladder = torch.linspace(*ends, branches) if branches != 1 else torch.tensor([sum(ends) / 2])
+        if self.ac.ramp and batch.epochs > 1:
+            ladder = START + batch.epoch / (batch.epochs - 1) * (ladder - START)
+        return torch.cat([ladder, torch.ones(1)]).to(self.device)
+
+    def features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+        with evaluating(model):
+            chunks = x.to(self.device).split(CHUNK)
+            return torch.cat([self.outputs(model, as_float(chunk)) for chunk in chunks])
+
+    def own_readers(self) -> dict[str, Reader]:
+        """No class means: what is read here is more than features."""
+        return {
+            "head": lambda model, outputs: self.classified(model, outputs)[-1],
+            "corrected": self.read_corrected,
+            "confident": lambda model, outputs: losses.most_confident(
+                self.all_corrected(model, outputs)
+            ),
+        }
