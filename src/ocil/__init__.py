@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ocil.errors import OcilError
 
 if TYPE_CHECKING:
+    from ocil.classifier import Classifier, load
     from ocil.data import load as load_data
     from ocil.learners.learner import Learner
     from ocil.run.loop import resume_run, start_run
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Classifier": ("ocil.classifier", "Classifier"),
+    "load": ("ocil.classifier", "load"),
     "load_data": ("ocil.data", "load"),
     "Learner": ("ocil.learners.learner", "Learner"),
     "Session": ("ocil.run.session", "Session"),
@@ -27,7 +30,16 @@ _WHERE = {
     "start_run": ("ocil.run.loop", "start_run"),
 }
 
-__all__ = ["Learner", "OcilError", "Session", "load_data", "resume_run", "start_run"]
+__all__ = [
+    "Classifier",
+    "Learner",
+    "OcilError",
+    "Session",
+    "load",
+    "load_data",
+    "resume_run",
+    "start_run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,9 @@ from ocil.errors import OcilError, Stopped, suggest
 COMMANDS = {
     "run": "run",
     "resume": "run",
+    "learn": "model",
+    "predict": "model",
+    "inspect": "model",
     "show": "results",
     "report": "results",
     "results": "results",
@@ -31,6 +34,9 @@ classes keep arriving, see each batch once, keep a small memory, do not forget.
 [bold]Commands[/]
   ocil run METHOD      learn a stream with a method       ocil run er --data digits --memory 100
   ocil resume DIR      continue a run that was stopped    ocil resume runs/first
+  ocil learn DATA      teach a model file your own data   ocil learn photos --model my.ocil
+  ocil predict MODEL   labels for files                   ocil predict my.ocil new/*.jpg --csv
+  ocil inspect MODEL   what a model file has learned, as a small page
   ocil show DIR        accuracy matrix and metrics        ocil show runs/first
   ocil report DIR      a page of results from records     ocil report runs --out page
   ocil results DIR     RESULTS.md from the records of studies

@@ -26,16 +26,12 @@ class LabelMap:
         return len(self.classes)
 
     def encode(self, labels: Sequence[int | str]) -> list[int]:
-        """Ids of the labels; unseen ones are added."""
-        ids = []
-        for label in labels:
-            known = self._ids.get(label)
-            if known is None:
-                label = _plain(label)
-                known = self._ids[label] = len(self.classes)
-                self.classes.append(label)
-            ids.append(known)
-        return ids
+        """Ids of the labels; unseen ones are added, or none if one of them is no label."""
+        unseen = {_plain(label): None for label in labels if label not in self._ids}
+        for label in unseen:
+            self._ids[label] = len(self.classes)
+            self.classes.append(label)
+        return [self._ids[label] for label in labels]
 
     def decode(self, ids: Iterable[int]) -> list[int | str]:
         return [self.classes[i] for i in ids]

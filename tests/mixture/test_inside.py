@@ -55,7 +55,7 @@ def test_arrivals_are_averaged_and_counted_anew_when_classes_come():
     told = inside.describe({"test": (z, y)})["own_class_distance"]
     assert told["arrival"]["components"] == pytest.approx(float(first[0] + second[0]) / 2, rel=1e-4)
     assert told["test"]["single"] == pytest.approx(float(second[1]), rel=1e-4)
-    inside.new_classes()
+    inside.new_classes(3)
     known.update(z + 1, y, generator)
     told = inside.describe({})
     assert told["own_class_distance"]["arrival"] == {"components": None, "single": None}
@@ -65,7 +65,18 @@ def test_arrivals_are_averaged_and_counted_anew_when_classes_come():
 def test_the_state_holds_all_of_it():
     known, z, y, _ = mixtures()
     inside, other = Inside(known), Inside(known)
-    inside.new_classes()
+    inside.new_classes(3)
     inside.arrive(z, y)
     other.load_state_dict(inside.state_dict())
     assert other.describe({"test": (z, y)}) == inside.describe({"test": (z, y)})
+
+
+def test_with_many_classes_not_every_new_one_costs_a_copy_of_all():
+    known, z, _, generator = mixtures()
+    known.update(z.repeat(4, 1)[:200], torch.arange(200), generator)
+    inside, copies = Inside(known), []
+    for classes in range(200, 211):
+        before = inside.before
+        inside.new_classes(classes)
+        copies.append(inside.before is not before)
+    assert sum(copies) == 2

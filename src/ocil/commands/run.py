@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 
 from ocil.commands.parsing import parse, peek, say
 from ocil.data import SOURCES
+from ocil.data.own import OwnData, looks_own
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.report.show import show
-from ocil.run.folder import Plan
+from ocil.run.folder import Plan, RunFolder
 from ocil.run.loop import resume_run, start_run
+from ocil.samples import suited
 from ocil.settings import checked, layered, read_toml
 
 
@@ -28,6 +32,10 @@ class Places:
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
     config: Path | None = None
     """TOML file with settings; flags win over it."""
+    resize: int | None = None
+    """Data of your own (--data PATH): side in pixels to which pictures are scaled."""
+    bad_images: Literal["fail", "skip"] = "fail"
+    """Data of your own: what a picture that cannot be decoded does."""
 
 
 def run(words: list[str]) -> None:
@@ -40,15 +48,33 @@ def run(words: list[str]) -> None:
         return
     if not words or words[0].startswith("-"):
         raise OcilError(f"`ocil run` needs a method first. Methods: {known}.")
-    plan, places = plan_from_words(words[0], words[1:])
+    plan, places, own = plan_with_data(words[0], words[1:])
     s = plan.settings
     name = f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
     out = places.out or Path("runs") / name
-    _say_done(start_run(plan, out, data_dir=places.data_dir), out)
+    _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out)
 
 
-def plan_from_words(method: str, words: list[str]) -> tuple[Plan, Places]:
-    """Settings from defaults < the data set's protocol < preset < TOML < flags."""
+def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData | None]:
+    """Data of your own are read once the flags are known to be right; they decide the protocol."""
+    plan, places = plan_from_words(method, words)
+    if not looks_own(plan.settings.data):
+        if places.resize is not None or places.bad_images != "fail":
+            raise OcilError("--resize and --bad-images are for data of your own (--data PATH).")
+        return plan, places, None
+    own = OwnData(Path(plan.settings.data), places.resize, places.bad_images)
+    plan, places = plan_from_words(method, words, suited(own.dataset.train_images.shape[1:]))
+    settings = dataclasses.replace(plan.settings, data=own.dataset.name)
+    return Plan(plan.method, settings, plan.preset), places, own
+
+
+def plan_from_words(
+    method: str, words: list[str], fitting: Mapping[str, Any] | None = None
+) -> tuple[Plan, Places]:
+    """Settings from defaults < the data set's protocol < preset < TOML < flags.
+
+    `fitting` stands for the protocol where the data are not named ones.
+    """
     learner = registry.get(method)
     kind = learner.settings_type
     config = peek(words, "config")
@@ -63,7 +89,7 @@ def plan_from_words(method: str, words: list[str]) -> tuple[Plan, Places]:
     elif memory == "None":
         early["memory"] = None
     data = early.get("data", file.get("data", kind.data))
-    protocol = SOURCES[data].protocol if data in SOURCES else {}
+    protocol = SOURCES[data].protocol if data in SOURCES else fitting or {}
     default, preset = layered(kind, protocol, learner.presets, file, early)
     whole = make_dataclass("Run", [("settings", kind), ("places", Places)], frozen=True)
     text = f"{learner.title}. {learner.paper}".strip()
@@ -77,12 +103,19 @@ class ResumeOptions:
     """Folder of the run."""
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
+    data: Path | None = None
+    """Where data of your own are now, if they have moved since the run was started."""
 
 
 def resume(words: list[str]) -> None:
     """Continue a run from its newest sound checkpoint."""
     options = parse(ResumeOptions, words, "ocil resume", "Continue a run that was stopped.")
-    _say_done(resume_run(options.folder, data_dir=options.data_dir), options.folder)
+    own = RunFolder(options.folder).own_data() if options.data else None
+    if options.data and own is None:
+        raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
+    moved = dataclasses.replace(own, path=options.data) if own and options.data else None
+    done = resume_run(options.folder, data_dir=options.data_dir, own=moved)
+    _say_done(done, options.folder)
 
 
 def _say_done(record: dict[str, Any], out: Path) -> None:

@@ -47,3 +47,16 @@ def reading(source: Source, path: Path) -> Iterator[None]:
         again = f"delete it and run `ocil data get {source.name}`" if source.files else ""
         remedy = f"{again}, or copy it again" if again else "copy it again"
         raise OcilError(f"{path} cannot be used: {problem}; {remedy}.") from error
+
+
+@contextmanager
+def reading_own(path: Path) -> Iterator[None]:
+    """The same for data of your own."""
+    try:
+        yield
+    except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
+        what = printable(error.filename or path, 200)
+        raise OcilError(f"Cannot read {what} ({error.strerror}); check the path.") from error
+    except (*_CONTENT_ERRORS, KeyError, TypeError, IndexError, AttributeError) as error:
+        problem = printable(error or type(error).__name__, 240).rstrip(".")
+        raise OcilError(f"{path} cannot be used: {problem}.") from error

@@ -184,7 +184,7 @@ class Otc(Learner):
         known = self.classes
         self.meet(batch.y)
         if self.classes > known:
-            self.inside.new_classes()
+            self.inside.new_classes(self.classes)
         x, y = batch.x, batch.y
         report = {}
         for _ in range(self.settings.steps):

@@ -7,12 +7,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ocil.data.own import OwnData
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.run.files import cannot_write, make_folder, write_atomic
@@ -29,7 +30,8 @@ class Plan:
     settings: Settings
     preset: str = "default"
     study: str | None = None
-    began_as: str | None = None  # the job's id when its folder was made: settings may have joined
+    # The job's id when its folder was made: settings may have joined since.
+    began_as: str | None = field(default=None, compare=False)
 
     @property
     def job(self) -> str:
@@ -43,6 +45,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.settings, self.record = self.path / "settings.json", self.path / "record.json"
+        self.data = self.path / "data.json"  # where data of your own are: no part of the settings
         self.events, self.checkpoints = self.path / "events.jsonl", self.path / "checkpoints"
 
     @contextmanager
@@ -103,6 +106,28 @@ class RunFolder:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
             problem = f"{type(e).__name__}: {e}"
             raise OcilError(f"{self.settings} cannot be read ({problem}); copy it again.") from e
+
+    def remember(self, own: OwnData) -> None:
+        """Where data of your own were, for `ocil resume`."""
+        place = {"path": str(own.path.resolve()), "resize": own.resize, "bad": own.bad_images}
+        write_atomic(self.data, json.dumps(place).encode())
+
+    def own_data(self) -> OwnData | None:
+        """What `remember` wrote; None for a run on a named data set."""
+        if not self.data.exists():
+            return None
+        try:
+            place = json.loads(self.data.read_bytes())
+            path, resize, bad = (place[key] for key in ("path", "resize", "bad"))
+            if not isinstance(path, str) or type(resize) not in (int, type(None)):
+                raise TypeError("its values have other types")
+            if bad not in ("fail", "skip"):
+                raise ValueError(f"bad is {bad!r}")
+            return OwnData(Path(path), resize, bad)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise OcilError(
+                f"{self.data} cannot be read ({error}); say where the data are with --data."
+            ) from error
 
     def append(self, event: dict[str, Any]) -> None:
         """Add one line; it is in the hands of the system before this returns."""

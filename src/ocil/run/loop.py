@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ocil import data
+from ocil.data.own import OwnData
 from ocil.errors import OcilError, Stopped
 from ocil.run import checkpoint, record
 from ocil.run.display import Display
@@ -29,20 +30,43 @@ Listener = Callable[[dict[str, Any]], None]
 
 
 def start_run(
-    plan: Plan, out: Path, *, data_dir: Path | None = None, listeners: Sequence[Listener] = ()
+    plan: Plan,
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    own: OwnData | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> dict[str, Any]:
-    """Carry out a plan in a new folder and return its record."""
+    """Carry out a plan in a new folder and return its record; `own` are data of your own."""
     folder = RunFolder(out)
     folder.check_free()
     # What cannot be read or built is said before a folder is made for it.
-    run = _Run(folder, plan, data.load(plan.settings.data, data_dir), listeners)
+    run = _Run(folder, plan, _dataset(plan, data_dir, own), listeners)
     with folder.locked():
+        if own is not None:
+            folder.remember(own)
         folder.create(plan)
         return run.carry_out()
 
 
+def _dataset(plan: Plan, data_dir: Path | None, own: OwnData | None) -> data.Dataset:
+    if own is None:
+        return data.load(plan.settings.data, data_dir)
+    # the folder may have another name by now; its content may not
+    if own.dataset.name.rsplit("-", 1)[-1] != plan.settings.data.rsplit("-", 1)[-1]:
+        raise OcilError(
+            f"{own.path} holds {own.dataset.name}, but the run is of {plan.settings.data}; give "
+            "the data it was started with."
+        )
+    return own.dataset
+
+
 def resume_run(
-    out: Path, *, data_dir: Path | None = None, listeners: Sequence[Listener] = ()
+    out: Path,
+    *,
+    data_dir: Path | None = None,
+    own: OwnData | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> dict[str, Any]:
     """Continue a run from its newest sound checkpoint, or start it if there is none."""
     folder = RunFolder(out)
@@ -50,7 +74,7 @@ def resume_run(
     if folder.record.exists():
         read_record(folder.record)  # says so if it is damaged or too new
         raise OcilError(f"{out} is finished; look at it with `ocil show {out}`.")
-    dataset = data.load(plan.settings.data, data_dir)
+    dataset = _dataset(plan, data_dir, own or folder.own_data())
     with folder.locked():
         return _Run(folder, plan, dataset, listeners).carry_out()
 

@@ -1,0 +1,149 @@
+"""Between a classifier and its model file: what is written down, and how it is taken up again."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+import ocil
+from ocil import nets, samples
+from ocil.errors import OcilError
+from ocil.learners import registry
+from ocil.modelfile import ModelFile
+from ocil.nets.foreign import Foreign, offering
+from ocil.run.session import Session, State
+from ocil.samples import Form
+from ocil.settings import Settings, from_mapping, to_mapping
+
+if TYPE_CHECKING:
+    from ocil.classifier import Classifier
+
+IMAGES = "learner.memory.column."
+LARGEST_ITEM = 1 << 26  # numbers in one item
+_UNFIT = (LookupError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError)
+
+
+def note_of(model: Classifier, memory: bool) -> ModelFile:
+    """Note and tensors of a classifier that has begun."""
+    session, form = model._session, model._form
+    assert session is not None and form is not None
+    tensors, scalars = model.state()
+    if not memory:
+        tensors, scalars = _without_images(tensors, scalars)
+    net = session.learner.model.net
+    frozen = [n for n, w in net.named_parameters() if not w.requires_grad]
+    note = {
+        "ocil": ocil.__version__,
+        "method": session.method,
+        "settings": to_mapping(session.settings),
+        "channels": model.channels,
+        "shape": list(form.shape),
+        "dtype": form.dtype,
+        "names": model._names,
+        "module": type(net.module).__name__ if isinstance(net, Foreign) else None,  # for people
+        "frozen": frozen,
+        "counts": [model._counts[label] for label in session.labels.classes],
+        "memory": memory,
+        "scalars": scalars,
+    }
+    return ModelFile(note, tensors)
+
+
+def _without_images(
+    tensors: dict[str, torch.Tensor], scalars: dict[str, Any]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """A memory that has seen nothing, and no pending samples."""
+    kept = {k: v for k, v in tensors.items() if not k.startswith((IMAGES, "pending."))}
+    if "learner.memory.seen" in kept:
+        kept["learner.memory.seen"] = torch.tensor(0)
+        kept["learner.memory.place"] = torch.zeros(0, dtype=torch.int64)
+    return kept, {k: v for k, v in scalars.items() if k != "pending"}
+
+
+def restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
+    """The attributes of the classifier in a file: its parameters, and its state under _names."""
+    try:
+        return _restored(content, net)
+    except _UNFIT as error:
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"its content does not fit together ({problem}); copy it again.") from error
+
+
+def _restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
+    note, tensors = content
+    kind = registry.get(note["method"])
+    settings = from_mapping(kind.settings_type, note["settings"], "the model file")
+    form = _form(note)
+    if (settings.net == "module") != (net is not None):
+        given = "but one is given; leave it out" if net else "give it with net=module"
+        needs = "a module of its own" if settings.net == "module" else "no module of yours"
+        raise OcilError(f"it was made with {needs} as net, {given}.")
+    module = copy.deepcopy(net)
+    if module is not None:
+        frozen = set(map(str, note["frozen"]))
+        for name, weight in module.named_parameters(prefix="module"):
+            weight.requires_grad_(name not in frozen)
+    _check_sizes(settings, form, tensors, module)
+    scalars = note["scalars"]
+    state = {k: v for k, v in tensors.items() if not k.startswith("pending.")}
+    known = samples.labels(scalars["labels"], len(scalars["labels"]), [])
+    with offering(module):
+        session = Session(kind, settings, form.shape)
+    session._load(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
+    pending = None
+    if "pending" in scalars:
+        x = tensors["pending.x"]
+        labels = samples.labels(scalars["pending"], len(x), known)
+        if Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) != form or not labels:
+            raise ValueError("the pending samples are of another form")
+        pending = x, labels
+    counts = note["counts"]
+    if len(counts) != len(known) or not all(type(n) is int and n >= 0 for n in counts):
+        raise ValueError("its counts are not those of its classes")
+    own = {"method": kind.method, "channels": note["channels"]}
+    params = to_mapping(settings) | ({"net": net} if net is not None else {}) | own
+    return params | {
+        "_session": session,
+        "_form": form,
+        "_names": None if note["names"] is None else [str(name) for name in note["names"]],
+        "_pending": pending,
+        "_counts": Counter(dict(zip(known, counts, strict=True))),
+    }
+
+
+def _form(note: dict[str, Any]) -> Form:
+    shape, dtype = tuple(note["shape"]), note["dtype"]
+    if (
+        len(shape) not in (1, 3)
+        or not all(type(n) is int and 1 <= n <= LARGEST_ITEM for n in shape)
+        or math.prod(shape) > LARGEST_ITEM
+        or dtype not in ("uint8", "float32")
+        or note["channels"] not in ("auto", "first", "last")
+    ):
+        raise ValueError(f"items of shape {shape} and type {dtype!r}")
+    return Form(shape, dtype)
+
+
+def _check_sizes(
+    settings: Settings, form: Form, tensors: dict[str, torch.Tensor], module: nn.Module | None
+) -> None:
+    """Compare the network that the settings ask for with the weights, before any is allocated."""
+    if module is None:
+        with torch.device("meta"):
+            seed = torch.Generator(device="cpu").manual_seed(0)
+            net = nets.build(settings.net, form.shape, width=settings.width, generator=seed)
+        wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    else:
+        wanted = {f"module.{n}": tuple(v.shape) for n, v in module.state_dict().items()}
+    prefix = "learner.model.net."
+    found = {
+        k.removeprefix(prefix): tuple(v.shape) for k, v in tensors.items() if k.startswith(prefix)
+    }
+    if found != wanted:
+        odd = sorted(set(found.items()) ^ set(wanted.items()))[:2]
+        raise ValueError(f"the network has other weights than the file: {odd}")

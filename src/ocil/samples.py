@@ -1,0 +1,173 @@
+"""What a person hands over, checked and brought into the form learners want.
+
+Items become one tensor (n, d) or (n, C, H, W), uint8 or float32; labels a list of int or str. The
+first call fixes shape, number type and kind of label. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from ocil.errors import OcilError
+
+log = logging.getLogger("ocil")
+LARGEST = 1e6  # of a feature: squares and products of more lose themselves in float32
+LONGEST = 1000  # characters of a label
+CHANNELS = (1, 3, 4)  # numbers of colours that are recognised without being told
+SMALL = 32  # pixels a side up to which grey images go to the MLP and others to the small ResNet
+Channels = Literal["auto", "first", "last"]
+
+
+class BadInput(OcilError, ValueError):
+    """Data that cannot be learned or predicted; nothing was changed by the call."""
+
+
+class Form(NamedTuple):
+    """What all items of a classifier have in common."""
+
+    shape: tuple[int, ...]  # (d,) or (C, H, W)
+    dtype: str  # "uint8" or "float32"
+
+    def __str__(self) -> str:
+        if len(self.shape) == 1:
+            return f"vectors of {self.shape[0]} {self.dtype} features"
+        channels, height, width = self.shape
+        return f"{self.dtype} images of {height}x{width} pixels and {channels} channels"
+
+
+def suited(shape: tuple[int, ...]) -> dict[str, str]:
+    """Network and augmentation for items of a shape, where nobody says otherwise."""
+    if len(shape) == 1:
+        return {"net": "mlp", "augment": "none"}
+    augment = "full" if shape[0] == 3 else "affine"
+    if shape[0] == 1 and max(shape) <= SMALL:
+        return {"net": "mlp", "augment": augment}
+    return {"net": "resnet18" if max(shape) <= SMALL else "resnet18-global", "augment": augment}
+
+
+def items(X: Any, channels: Channels, form: Form | None = None) -> torch.Tensor:
+    """X as (n, d) or (n, C, H, W), uint8 or float32; what does not fit `form` is refused."""
+    x = _tensor(_array(X), channels, form)
+    found = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+    if form and len(form.shape) == len(found.shape) == 1 and form.shape != found.shape:
+        raise BadInput(
+            f"X has {found.shape[0]} features, but Classifier is expecting {form.shape[0]} "
+            "features as input; give the ones it learned from."
+        )
+    if form and found != form:
+        raise BadInput(f"X holds {found}, but the classifier learned {form}; give those.")
+    return x
+
+
+def _array(X: Any) -> np.ndarray:
+    """Any array as one of uint8, another integer or float64/32, with at least one item."""
+    if hasattr(X, "toarray") or (isinstance(X, torch.Tensor) and X.layout != torch.strided):
+        raise BadInput("X is sparse data; give a dense array, for instance with X.toarray().")
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu()
+        X = X.float() if X.dtype == torch.bfloat16 else X
+    try:
+        array = np.asarray(X)
+        if array.dtype == object:
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        problem = f"{type(error).__name__}: {str(error)[:120]}"
+        raise BadInput(
+            f"X is no array of numbers ({problem}); each argument must be a string or a number "
+            "turned into numbers first."
+        ) from error
+    if array.dtype.kind == "c":
+        raise BadInput("Complex data not supported: give real numbers.")
+    if array.dtype.kind not in "buif":
+        raise BadInput(f"X holds {array.dtype}; give numbers.")
+    if array.ndim not in (2, 3, 4):
+        raise BadInput(
+            f"X has shape {array.shape}; give vectors (n, d) or images (n, H, W), (n, H, W, C) or "
+            "(n, C, H, W). Reshape your data, for one item with X[None]."
+        )
+    if not len(array):
+        raise BadInput("X is empty: 0 samples; give at least one.")
+    if not array.size:
+        raise BadInput(
+            f"X has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
+        )
+    return array
+
+
+def _tensor(array: np.ndarray, channels: Channels, form: Form | None) -> torch.Tensor:
+    if array.ndim > 2 and array.dtype.kind in "bui" and array.dtype != np.uint8:
+        raise BadInput(f"X holds images of {array.dtype}; give uint8 (0..255) or floats (0..1).")
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and _last(array.shape, channels):
+        array = np.moveaxis(array, 3, 1)
+    if array.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+        if not np.isfinite(array).all():
+            raise BadInput("X holds NaN or infinite values (inf); take such items out.")
+        if (largest := float(np.abs(array).max())) > LARGEST:
+            raise BadInput(
+                f"X holds the value {largest:g}, at most {LARGEST:g} is taken; scale your data."
+            )
+    return torch.from_numpy(np.array(array, order="C"))  # a copy: callers reuse their arrays
+
+
+def _last(shape: tuple[int, ...], channels: Channels) -> bool:
+    """Whether the channels of (n, ?, ?, ?) come last."""
+    if channels not in ("auto", "first", "last"):
+        raise OcilError(f"channels is {channels!r}; choose 'auto', 'first' or 'last'.")
+    if channels != "auto":
+        return channels == "last"
+    first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
+    if first == last:
+        raise BadInput(
+            f"X has shape {shape}: it is not clear where its channels are; give the classifier "
+            "channels='first' or channels='last'."
+        )
+    return last
+
+
+def labels(y: Any, count: int, known: Sequence[int | str]) -> list[int | str]:
+    """y as plain int or str, one for each item, all of the kind of the `known` ones."""
+    if y is None:
+        raise BadInput("requires y to be passed, but the target y is None; give a label an item.")
+    if hasattr(y, "toarray"):
+        raise BadInput("y is sparse data; give one label for each item.")
+    values = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
+    values = np.asarray(values) if hasattr(values, "__array__") else values
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise BadInput(f"y is {type(y).__name__}; give a list or array with a label an item.")
+    if len(values) != count:
+        raise BadInput(f"X has {count} items but y has {len(values)} labels; give one each.")
+    plain = [_label(value) for value in values]
+    kinds = {type(value).__name__ for value in [*plain, *known[:1]]}
+    if len(kinds) > 1:
+        raise BadInput(
+            "y mixes labels that are text with labels that are integers; give one kind in all "
+            "calls."
+        )
+    return plain
+
+
+def _label(value: Any) -> int | str:
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+    if type(value) is np.str_:
+        value = str(value)
+    if type(value) is str:
+        if len(value) > LONGEST or "\0" in value:
+            raise BadInput(f"A label has {len(value)} characters or a NUL; give {LONGEST} at most.")
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise BadInput("A label is no valid text: it holds half a character; mend it.")
+        return value
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, float):
+        raise BadInput(f"Unknown label type: {value!r} is a float; labels are integers or text.")
+    raise BadInput(f"Unknown label type: {str(value)[:40]!r}; labels are integers or text.")

@@ -1,0 +1,113 @@
+"""`ocil run --data PATH`, `learn`, `predict`, `inspect` through the real command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ocil import data
+
+Ocil = Callable[..., Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Digits 0 and 1 as pictures of two sizes, in folders with strange names."""
+    digits = data.load("digits")
+    for c, name in enumerate(("=zero", "<one>")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for k, i in enumerate(np.flatnonzero(digits.train_labels == c)[:20]):
+            picture = Image.fromarray(digits.train_images[i, 0]).resize((8 + k % 2, 8))
+            picture.save(tmp_path / "photos" / name / f"{k}.png")
+    return tmp_path / "photos"
+
+
+def test_a_run_on_a_folder_and_its_resumption(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
+    words = ("run", "er", "--data", folder, "--memory", 20, "--width", 16, "--replay", 8)
+    found = ocil(*words, "--out", tmp_path / "none")
+    assert found.is_sentence()
+    assert "--resize" in found.err
+    assert ocil(*words, "--resize", 8, "--out", tmp_path / "run").code == 0
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert record["class_names"] == ["<one>", "=zero"]
+    assert str(folder) not in json.dumps(record)
+    (tmp_path / "run" / "record.json").unlink()
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert ocil("resume", tmp_path / "run").is_sentence()
+    picture = moved / "=zero" / "3.png"
+    picture.rename(tmp_path / "3.png")
+    said = ocil("resume", tmp_path / "run", "--data", moved)
+    assert said.is_sentence()
+    assert "give the data it was started with" in said.err
+    (tmp_path / "3.png").rename(picture)
+    assert ocil("resume", tmp_path / "run", "--data", moved).code == 0
+    again = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert again["state_sha256"] == record["state_sha256"]
+
+
+def test_learn_predict_inspect(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "my.ocil"
+    (tmp_path / "photos" / "<one>").rename(tmp_path / "later")
+    start = ("learn", folder, "--model", model, "--method", "er", "--memory", 20, "--resize", 8)
+    said = ocil(*start)
+    assert said.code == 0
+    assert "1 classes, 1 of them new" in " ".join(said.out.split())
+    assert "contains training images" in " ".join(said.out.split())
+    assert ocil(*start).is_sentence()  # a model keeps its settings
+    (tmp_path / "later").rename(tmp_path / "photos" / "<one>")
+    assert "2 classes, 1 of them new" in " ".join(
+        ocil("learn", folder, "--model", model).out.split()
+    )
+    before = model.read_bytes()
+    (folder / "=zero" / "bad.png").write_bytes(b"nonsense")
+    assert ocil("learn", folder, "--model", model).is_sentence()
+    assert model.read_bytes() == before
+    files = [*sorted((folder / "=zero").iterdir())]
+    assert ocil("predict", model, *files).is_sentence()
+    said = ocil("predict", model, *files, "--csv", "--bad-images", "skip")
+    rows = list(csv.DictReader(said.out.splitlines()))
+    assert len(rows) == 20
+    assert {row["label"] for row in rows} <= {"'=zero", "<one>"}
+    np.save(tmp_path / "a.npy", np.zeros((3, 8, 8), np.uint8))
+    assert "a.npy[2]" in ocil("predict", model, tmp_path / "a.npy", "--csv").out
+    assert ocil("inspect", model).code == 0
+    page = (tmp_path / "my.ocil.html").read_text()
+    assert "&lt;one&gt;" in page and "<one>" not in page
+    assert 8 <= page.count("data:image/png") <= 16  # at most eight a class
+
+
+def test_inspect_shows_the_health_of_mixtures(ocil: Ocil, tmp_path: Path) -> None:
+    import ocil as package
+
+    x, y = np.eye(4).repeat(10, 0), np.arange(4).repeat(10)
+    package.Classifier("otc", net="identity").partial_fit(x, y).save(tmp_path / "a.ocil")
+    said = ocil("inspect", tmp_path / "a.ocil", "--out", tmp_path / "page.html")
+    assert "1 components" in said.out
+    assert "at floor" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("predict", "none.ocil", "a.png"), "no model file none.ocil"),
+        (("inspect", "none.ocil"), "no model file none.ocil"),
+        (("learn", "none", "--model", "m.ocil"), "Cannot read none"),
+        (("learn", "none"), "model"),
+        (("run", "er", "--data", "./none"), "Cannot read none"),
+        (("run", "er", "--resize", 8), "for data of your own"),
+    ],
+)
+def test_what_cannot_be(
+    ocil: Ocil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Any, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = ocil(*words)
+    assert found.is_sentence(), found
+    assert said in found.err
