@@ -138,7 +138,6 @@ class Otc(Learner):
             "retrieval": "balanced",
             "choice": "centroids",
             "distill": 1.0,
-            "readout": "similarity",
         },
         # chosen on held-out training images: study tune-otc-mnist
         "default/mnist": {"lr": 1e-3, "steps": 2},
