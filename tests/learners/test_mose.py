@@ -87,8 +87,8 @@ def test_older_images_are_limited_for_each_class(mose: Callable[..., Mose]) -> N
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (60, 1, 4, 4), dtype=torch.uint8, generator=draw)
     mine.meet(torch.tensor([0, 1]))
-    mine.held.write(range(60), x, torch.zeros(60, dtype=torch.int64))
-    mine.held.seen, mine.current = 60, [1]
+    mine.replay_memory.write(range(60), x, torch.zeros(60, dtype=torch.int64))
+    mine.replay_memory.seen, mine.current = 60, [1]
     batch = Batch(x[:5], torch.ones(5, dtype=torch.int64), 0, 1)
     _, (_, y_past) = mine.parts(batch)
     assert int((y_past == 0).sum()) == PER_CLASS * 2
@@ -147,8 +147,8 @@ def test_the_reference_pushes_384_images_a_step(mose: Callable[..., Mose]) -> No
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (600, 1, 4, 4), dtype=torch.uint8, generator=draw)
     mine.meet(torch.arange(12))
-    mine.held.write(range(600), x, torch.arange(600) % 12)
-    mine.held.seen, mine.task, mine.current = 600, 5, [10, 11]
+    mine.replay_memory.write(range(600), x, torch.arange(600) % 12)
+    mine.replay_memory.seen, mine.task, mine.current = 600, 5, [10, 11]
     mine.learn(Batch(x[:10], torch.tensor([10, 11] * 5), 0, 5))
     assert mine.backbone_images == 384
 
@@ -262,14 +262,14 @@ def test_read_outs_by_hand(mose: Callable[..., Mose], batches: Batches) -> None:
     model, x = experts(mine).eval(), batches(7)[-1].x
     with torch.no_grad():
         stages = model.stages(x.float() / 255)
-        held = model.stages(mine.held.columns["x"].float() / 255)
+        held = model.stages(mine.replay_memory.columns["x"].float() / 255)
         logits = torch.stack([g(h) for g, h in zip(model.classifiers, stages, strict=True)])
     torch.testing.assert_close(mine.scores(x, "head"), logits[-1])
     torch.testing.assert_close(mine.scores(x, "moe-head"), logits.mean(0))
     distance = torch.full((2, len(x), 4), torch.inf)
     for e in range(2):
-        for c in mine.held.filled:
-            own = [F.normalize(held[e][s], dim=0) for s in mine.held.members[c]]
+        for c in mine.replay_memory.filled:
+            own = [F.normalize(held[e][s], dim=0) for s in mine.replay_memory.members[c]]
             mean = F.normalize(torch.stack(own).mean(0), dim=0)
             distance[e, :, c] = (F.normalize(stages[e], dim=1) - mean).square().sum(1)
     torch.testing.assert_close(mine.scores(x, "mean"), -distance[1], atol=1e-5, rtol=1e-4)

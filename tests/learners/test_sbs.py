@@ -36,7 +36,7 @@ def test_without_tails_or_reliable_speeds_it_is_er(
     for batch in batches(9):
         assert torch.equal(mine.learn(batch)["loss"], er.learn(batch)["loss"])
     assert er.memory is not None
-    assert mine.held.labels == er.memory.labels
+    assert mine.replay_memory.labels == er.memory.labels
     assert mine.backbone_images == er.backbone_images
 
 
@@ -48,12 +48,12 @@ def test_looks_are_counted_by_hand(sbs: Callable[..., Sbs], batches: Batches) ->
     tasks: list[int] = []
     for batch in batches(5):  # three batches of task 0, two of task 1
         assert batch.task is not None
-        held = mine.held.columns["x"][: len(tasks)] if tasks else batch.x[:0]
+        held = mine.replay_memory.columns["x"][: len(tasks)] if tasks else batch.x[:0]
         x = torch.cat([held, batch.x]).float() / 255
         with torch.no_grad():
             mine.meet(batch.y)
             right = mine.model(x).argmax(1).tolist()
-        labels = mine.held.labels + batch.y.tolist()
+        labels = mine.replay_memory.labels + batch.y.tolist()
         tasks += [batch.task] * 5
         tries, hits = [*tries, 0, 0, 0, 0, 0], [*hits, 0.0, 0.0, 0.0, 0.0, 0.0]
         for i, (answer, label) in enumerate(zip(right, labels, strict=True)):
@@ -61,7 +61,7 @@ def test_looks_are_counted_by_hand(sbs: Callable[..., Sbs], batches: Batches) ->
                 tries[i] += 1
                 hits[i] += answer == label
         mine.learn(batch)
-        columns = {k: v[: len(tasks)].tolist() for k, v in mine.held.columns.items()}
+        columns = {k: v[: len(tasks)].tolist() for k, v in mine.replay_memory.columns.items()}
         assert columns["task"] == tasks
         assert columns["tries"] == tries
         assert columns["hits"] == hits
@@ -86,8 +86,8 @@ def filled(mine: Sbs, hits: list[float], task: list[int], tries: int = 10) -> Sb
         "hits": torch.tensor(hits),
     }
     x = torch.zeros(n, 1, 4, 4, dtype=torch.uint8)
-    mine.held.write(range(n), x, torch.arange(n) % 2, **columns)
-    mine.held.seen = n
+    mine.replay_memory.write(range(n), x, torch.arange(n) % 2, **columns)
+    mine.replay_memory.seen = n
     return mine
 
 
@@ -158,8 +158,8 @@ def test_a_new_image_starts_with_its_first_look(sbs: Callable[..., Sbs], batches
     mine = sbs(memory=6, steps=3)
     for batch in batches(3):
         mine.learn(batch)
-    assert int(mine.held.columns["tries"].min()) >= 1
-    assert (mine.held.columns["hits"] <= mine.held.columns["tries"]).all()
+    assert int(mine.replay_memory.columns["tries"].min()) >= 1
+    assert (mine.replay_memory.columns["hits"] <= mine.replay_memory.columns["tries"]).all()
 
 
 def test_without_task_ids_the_stream_is_one_task(sbs: Callable[..., Sbs], batches: Batches) -> None:
@@ -167,7 +167,8 @@ def test_without_task_ids_the_stream_is_one_task(sbs: Callable[..., Sbs], batche
     for batch in batches(5):
         mine.learn(Batch(batch.x, batch.y, batch.step))
     assert (
-        mine.held.columns["tries"][:25].tolist() == [5] * 5 + [4] * 5 + [3] * 5 + [2] * 5 + [1] * 5
+        mine.replay_memory.columns["tries"][:25].tolist()
+        == [5] * 5 + [4] * 5 + [3] * 5 + [2] * 5 + [1] * 5
     )
 
 

@@ -31,7 +31,7 @@ def parquet_decoder(source: Source, found: Found) -> Decoder:
 
 
 def _decode(source: Source, path: Path, limit: int) -> Iterator[Chunk]:
-    pyarrow = _pyarrow(path)
+    pyarrow = load_pyarrow(path)
     with reading(source, path):
         try:
             yield from _chunks(source, pyarrow, path, limit)
@@ -40,9 +40,11 @@ def _decode(source: Source, path: Path, limit: int) -> Iterator[Chunk]:
             raise Damage(f"it is not a readable parquet file ({problem})") from error
 
 
-def _pyarrow(path: Path) -> Any:
+def load_pyarrow(path: Path) -> Any:
+    """The package, or what to install to read `path`."""
     try:
         import pyarrow
+        import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
         raise OcilError(

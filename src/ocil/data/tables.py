@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ocil.data.damage import Damage
+from ocil.data.parquet import load_pyarrow
 from ocil.data.source import printable
-from ocil.errors import OcilError
 
 MOST_BYTES = 4 << 30  # unpacked
 _ITEMS = ("x", "image", "images", "img", "data", "features", "embedding", "embeddings", "arr_0")
@@ -84,7 +84,7 @@ def npy(data: bytes) -> np.ndarray:
 
 def read_parquet(path: Path) -> dict[str, Raw]:
     """One table as train; a column of pictures, of lists of numbers, or numbers in columns."""
-    pyarrow = _pyarrow(path)
+    pyarrow = load_pyarrow(path)
     with pyarrow.parquet.ParquetFile(path) as file:
         facts = file.metadata
         size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
@@ -106,7 +106,7 @@ def read_saved(path: Path) -> dict[str, Raw]:
 
 
 def _split(folder: Path) -> Raw:
-    pyarrow = _pyarrow(folder)
+    pyarrow = load_pyarrow(folder)
     names = [str(entry["filename"]) for entry in _json(folder / "state.json")["_data_files"]]
     tables = []
     for name in names:
@@ -122,18 +122,6 @@ def _split(folder: Path) -> Raw:
 def _json(path: Path) -> dict[str, Any]:
     with path.open("rb") as stream:
         return json.loads(stream.read(_JSON_BYTES))
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError as error:
-        raise OcilError(
-            f"Reading {path} needs pyarrow, which is not installed; run `pip install ocil[data]`."
-        ) from error
-    return pyarrow
 
 
 def _arrow(pyarrow: Any, read: Any) -> Any:

@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.errors import OcilError
 from ocil.learners.learner import Learner
-from ocil.memory import Memory, subsets
+from ocil.memory import subsets
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -113,20 +113,15 @@ class Aser(Learner):
         return report
 
     @property
-    def held(self) -> Memory:
-        assert self.memory is not None
-        return self.memory
-
-    @property
     def drawn(self) -> int:
         """Images in a class-balanced draw: half the memory at most, as there are two of them."""
-        wanted = self.aser.per_class * len(self.held.filled) or self.aser.candidates
-        return max(1, min(wanted, len(self.held) // 2))
+        wanted = self.aser.per_class * len(self.replay_memory.filled) or self.aser.candidates
+        return max(1, min(wanted, len(self.replay_memory) // 2))
 
     # ---------------------------------------------------------------- who is replayed
 
     def with_replay(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        if len(self.held) < self.held.capacity or not self.settings.replay:
+        if len(self.replay_memory) < self.replay_memory.capacity or not self.settings.replay:
             return super().with_replay(batch)
         old = self.adversaries(batch)
         x, y = batch.x.to(self.device), batch.y.to(self.device)
@@ -134,7 +129,7 @@ class Aser(Learner):
 
     def adversaries(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The entries to replay with this batch, best first."""
-        draw, memory = self.generators["memory"], self.held
+        draw, memory = self.generators["memory"], self.replay_memory
         both = memory.choose(2 * self.drawn, draw, "balanced")
         slots, others = subsets.in_two(both, memory.labels, self.drawn, draw)
         candidates, own = memory.read(slots), memory.read(others)
@@ -165,7 +160,7 @@ class Aser(Learner):
 
     def remember(self, batch: Batch) -> None:
         """Free slots first; what is left of the batch has to win its place."""
-        memory, n = self.held, len(batch.y)
+        memory, n = self.replay_memory, len(batch.y)
         if self.aser.update == "reservoir":
             memory.reservoir(batch.x, batch.y, self.generators["memory"])
             return
@@ -180,7 +175,7 @@ class Aser(Learner):
 
     def contest(self, x: torch.Tensor, y: torch.Tensor) -> list[int]:
         """A slot for every image that is worth more than a candidate of the memory, -1 else."""
-        draw, memory = self.generators["memory"], self.held
+        draw, memory = self.generators["memory"], self.replay_memory
         judges = memory.choose(self.drawn, draw, "balanced")
         rivals = subsets.outside(len(memory), judges, self.drawn, draw)
         judge, rival = memory.read(judges), memory.read(rivals)
@@ -197,6 +192,6 @@ class Aser(Learner):
     def rare(self, labels: list[int]) -> list[int]:
         """Items of a class with a share of the memory below t ~ U(0, 1 / classes seen)."""
         threshold = torch.rand((), generator=self.generators["method"]).item() / self.classes
-        members, most = self.held.members, threshold * len(self.held)
+        members, most = self.replay_memory.members, threshold * len(self.replay_memory)
         held = [len(members[c]) if c < len(members) else 0 for c in labels]
         return [i for i, count in enumerate(held) if count < most]

@@ -95,6 +95,12 @@ class Learner:
             more = {}
         return kind(self.model.parameters(), lr=lr, weight_decay=decay, fused=True, **more)
 
+    @property
+    def replay_memory(self) -> Memory:
+        """The memory of a method that has one for certain (`needs_memory`)."""
+        assert self.memory is not None
+        return self.memory
+
     # ---------------------------------------------------------------- learning
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:

@@ -41,7 +41,7 @@ from ocil import losses
 from ocil.learners.learner import CHUNK, Learner, Reader, as_float, evaluating
 from ocil.learners.model import Model
 from ocil.learners.readouts import class_means, nearest_mean
-from ocil.memory import Memory, subsets
+from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
@@ -118,11 +118,6 @@ class Mose(Learner):
     def build_model(self, net: nn.Module) -> Model:
         return Experts(net, self.generators["init"])
 
-    @property
-    def held(self) -> Memory:
-        assert self.memory is not None
-        return self.memory
-
     # ---------------------------------------------------------------- learning
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
@@ -136,14 +131,14 @@ class Mose(Learner):
             loss = self.loss(self.views(new), self.views(old), report)
             self.descend(loss)
             report["loss"] = loss.detach()
-        self.held.reservoir(batch.x, batch.y, self.generators["memory"])
+        self.replay_memory.reservoir(batch.x, batch.y, self.generators["memory"])
         return report
 
     def parts(self, batch: Batch) -> tuple[Part, Part]:
         """N and P of the step: images of the current task, and older ones; raw."""
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         n, replay, now = len(y), self.settings.replay, len(self.current)
-        older = [c for c in self.held.filled if c not in self.current]
+        older = [c for c in self.replay_memory.filled if c not in self.current]
         first = now == self.classes
         own = self.drawn(self.current, replay if first else max(replay // 2 - n, 0))
         fresh = 0 if first else min(replay * now // self.classes, n)
@@ -152,7 +147,7 @@ class Mose(Learner):
 
     def drawn(self, classes: list[int], wanted: int) -> Part | None:
         """Images of the memory, uniformly from all of the classes; none if it has none."""
-        memory = self.held
+        memory = self.replay_memory
         slots = subsets.of_classes(memory.members, classes, wanted, self.generators["memory"])
         entries = memory.read(slots) if slots else {}
         return (entries["x"], entries["y"]) if slots else None
@@ -222,7 +217,7 @@ class Mose(Learner):
 
     def _to_means(self, model: Model, features: torch.Tensor) -> torch.Tensor:
         """Minus the squared distances of unit features to class means: (S, n, C)."""
-        memory = self.held
+        memory = self.replay_memory
         parts = self._by_expert(features)
         if not len(memory):
             return features.new_full((len(parts), len(features), self.classes), -torch.inf)

@@ -36,7 +36,7 @@ import torch.nn.functional as F
 
 from ocil.errors import OcilError
 from ocil.learners.learner import Learner
-from ocil.memory import Memory, policies, speed
+from ocil.memory import policies, speed
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -90,14 +90,9 @@ class Sbs(Learner):
         self.sbs = settings
         super().__init__(settings, *rest)
 
-    @property
-    def held(self) -> Memory:
-        assert self.memory is not None
-        return self.memory
-
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
         self.meet(batch.y)
-        s, memory = self.settings, self.held
+        s, memory = self.settings, self.replay_memory
         task = -1 if batch.task is None else batch.task
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         report, arrival = {}, None
@@ -129,14 +124,14 @@ class Sbs(Learner):
         """Count a look at replayed images, if they came with the current task."""
         if not slots:
             return
-        columns = self.held.columns
+        columns = self.replay_memory.columns
         index = torch.tensor(slots, device=self.device)
         current = columns["task"][index] == task
         columns["tries"][index] += current
         columns["hits"][index] += hits * current
 
     def remember(self, batch: Batch, hits: torch.Tensor, task: int) -> None:
-        memory, n = self.held, len(batch.y)
+        memory, n = self.replay_memory, len(batch.y)
         slots = policies.reservoir(memory.seen, memory.capacity, n, self.generators["memory"])
         memory.seen += n
         ones = torch.ones(n, dtype=torch.int32)
@@ -145,7 +140,7 @@ class Sbs(Learner):
 
     def leaving(self, slots: list[int], task: int) -> list[int]:
         """Exchange slots that a reservoir would overwrite for extreme ones of the same class."""
-        memory, draw = self.held, self.generators["method"]
+        memory, draw = self.replay_memory, self.generators["method"]
         classes = {memory.labels[slot] for slot in slots if 0 <= slot < len(memory)}
         if not classes:
             return slots
@@ -162,7 +157,7 @@ class Sbs(Learner):
 
     def extremes(self, classes: list[int], task: int) -> dict[int, list[int]]:
         """For each class the slots of the current task learned most quickly or most slowly."""
-        memory, draw = self.held, self.generators["method"]
+        memory, draw = self.replay_memory, self.generators["method"]
         pools = [
             [memory.members[c][i] for i in policies.uniform(len(memory.members[c]), COMPARED, draw)]
             for c in classes
@@ -185,7 +180,7 @@ class Sbs(Learner):
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        if len(self.held) and any(
-            self.held.columns[name].dim() != 1 for name in ("task", "tries", "hits")
+        if len(self.replay_memory) and any(
+            self.replay_memory.columns[name].dim() != 1 for name in ("task", "tries", "hits")
         ):
             raise ValueError("the memory holds looks that are no numbers")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ocil.memory.policies import _fill
+from ocil.memory.policies import fill
 
 Choose = Callable[[list[int], int], list[int]]  # items of a class, how many -> those, best first
 
@@ -59,7 +59,7 @@ def exchange(
 def _shares(sizes: list[int], capacity: int, generator: torch.Generator) -> list[int]:
     order = torch.randperm(len(sizes), generator=generator).tolist()
     shares = [0] * len(sizes)
-    for c, share in zip(order, _fill([sizes[c] for c in order], capacity), strict=True):
+    for c, share in zip(order, fill([sizes[c] for c in order], capacity), strict=True):
         shares[c] = share
     return shares
 

@@ -51,17 +51,17 @@ def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generat
     if len(order) == len(members):  # `uniform` returns all in order: shuffle them
         keys = torch.rand(len(order), dtype=torch.float64, generator=generator).tolist()
         order = [i for _, i in sorted(zip(keys, order, strict=True))]
-    quota = _fill([len(members[i]) for i in order], wanted)
+    quota = fill([len(members[i]) for i in order], wanted)
     chosen = []
     for i, share in zip(order, quota, strict=True):
         chosen += [members[i][j] for j in uniform(len(members[i]), share, generator)]
     return chosen
 
 
-def _fill(sizes: list[int], wanted: int) -> list[int]:
+def fill(sizes: list[int], wanted: int) -> list[int]:
     """Equal shares with the rest of small classes passed on to the others.
 
-    >>> _fill([10, 2, 10], 11)
+    >>> fill([10, 2, 10], 11)
     [5, 2, 4]
     """
     shares = [0] * len(sizes)
