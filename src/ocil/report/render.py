@@ -77,7 +77,7 @@ def to_rich(table: Table, title: str | None = None) -> RichTable:
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 0 if len(table.columns) > 7 else 1),
+        padding=(0, 0 if len(table.columns) > 6 else 1),
     )
     for i, name in enumerate(table.columns):
         words = name in table.left  # words may be folded where the terminal is narrow, numbers not
