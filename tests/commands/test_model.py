@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import ocil as package
 from ocil import data
 
 Ocil = Callable[..., Any]
@@ -83,9 +84,19 @@ def test_learn_predict_inspect(ocil: Ocil, folder: Path, tmp_path: Path) -> None
     assert 8 <= page.count("data:image/png") <= 16  # at most eight a class
 
 
-def test_inspect_shows_the_health_of_mixtures(ocil: Ocil, tmp_path: Path) -> None:
-    import ocil as package
+def test_learn_takes_steps_and_rate_for_a_new_model(
+    ocil: Ocil, folder: Path, tmp_path: Path
+) -> None:
+    start = ("learn", folder, "--model", tmp_path / "a.ocil", "--resize", 8, "--method", "er")
+    assert ocil(*start, "--steps", 3, "--lr", 0.01).code == 0
+    settings = package.load(tmp_path / "a.ocil").get_params()
+    assert (settings["steps"], settings["lr"]) == (3, 0.01)
+    again = ocil("learn", folder, "--model", tmp_path / "a.ocil", "--lr", 0.02)
+    assert again.is_sentence()
+    assert "leave out --lr" in again.err
 
+
+def test_inspect_shows_the_health_of_mixtures(ocil: Ocil, tmp_path: Path) -> None:
     x, y = np.eye(4).repeat(10, 0), np.arange(4).repeat(10)
     package.Classifier("otc", net="identity").partial_fit(x, y).save(tmp_path / "a.ocil")
     said = ocil("inspect", tmp_path / "a.ocil", "--out", tmp_path / "page.html")

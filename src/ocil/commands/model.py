@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ocil.classifier import Classifier
 
 ARRAY_BYTES = 4 << 30
-CHUNK = 500
+CHUNK = 50  # samples between two looks at the progress bar
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class LearnOptions:
     """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
     seed: int | None = None
     """For a new model: decides all draws; 0 unless given."""
+    steps: int | None = None
+    """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
+    lr: float | None = None
+    """For a new model: the learning rate."""
     resize: int | None = None
     """For a new model: side in pixels to which pictures are scaled."""
     bad_images: Literal["fail", "skip"] = "fail"
@@ -59,7 +63,7 @@ def learn(words: list[str]) -> None:
     from ocil.run.process import set_threads
 
     set_threads(1)  # the number of threads decides the bits
-    given = {k: getattr(options, k) for k in ("method", "memory", "net", "seed")}
+    given = {k: getattr(options, k) for k in ("method", "memory", "net", "seed", "steps", "lr")}
     given = {k: v for k, v in given.items() if v is not None}
     if options.model.exists():
         if given or options.resize is not None:
@@ -86,9 +90,16 @@ def learn(words: list[str]) -> None:
 
 
 def _learn_all(model: Classifier, part: Part, order: np.ndarray) -> None:
-    for start in range(0, len(order), CHUNK):
-        rows = order[start : start + CHUNK]
-        model.partial_fit(part.items[rows], [part.labels[i] for i in rows])
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        line = bar.add_task("learning", total=len(order))
+        for start in range(0, len(order), CHUNK):
+            rows = order[start : start + CHUNK]
+            model.partial_fit(part.items[rows], [part.labels[i] for i in rows])
+            bar.update(line, advance=len(rows))
     model.flush()
 
 
