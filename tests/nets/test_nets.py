@@ -10,7 +10,7 @@ from torch import nn
 
 from ocil import nets
 from ocil.errors import OcilError
-from ocil.nets.resnet import ResNet18
+from ocil.nets.resnet import ResNet18, Shortcut
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -220,3 +220,21 @@ def test_bfloat16_keeps_features_and_gradients_in_32_bits_and_near_those_of_floa
 def test_bfloat16_is_refused_where_there_are_no_convolutions():
     with pytest.raises(OcilError, match="leave --precision at float32"):
         nets.build("mlp", (1, 8, 8), generator=torch.Generator(), precision="bfloat16")
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 6, 8, 20])
+@pytest.mark.parametrize("side", [8, 9])
+def test_a_shortcut_is_a_product_at_every_second_pixel(channels: int, side: int) -> None:
+    """Several rounds, because a kernel that writes past its buffers is found out at a later free."""
+    shortcut = Shortcut(channels, 2 * channels, 1, 2, bias=False).to(
+        memory_format=torch.channels_last
+    )
+    for seed in range(8):
+        x = torch.randn(4, channels, side, side, generator=torch.Generator().manual_seed(seed))
+        x = x.to(memory_format=torch.channels_last).requires_grad_()
+        found = shortcut(x)
+        want = torch.einsum("nihw,oi->nohw", x[:, :, ::2, ::2], shortcut.weight[:, :, 0, 0])
+        torch.testing.assert_close(found, want)
+        asked = [x, shortcut.weight]
+        given, wanted = (torch.autograd.grad(y.square().sum(), asked) for y in (found, want))
+        torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-4)

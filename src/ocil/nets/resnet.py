@@ -23,6 +23,20 @@ def _conv(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
+class Shortcut(nn.Conv2d):
+    """A 1x1 convolution with a stride.
+
+    With fewer than 8 channels the pixels are picked first: oneDNN's kernel for that case writes
+    past its buffers where the processor lacks AVX-512 (torch 2.13).
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if self.in_channels >= 8:
+            return super().forward(input)
+        step = self.stride[0]
+        return F.conv2d(input[:, :, ::step, ::step].contiguous(), self.weight)
+
+
 class Block(nn.Module):
     """relu(BN conv relu(BN conv x) + shortcut x), a strided 1x1 shortcut where shapes change."""
 
@@ -35,7 +49,7 @@ class Block(nn.Module):
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
-                _conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs)
+                Shortcut(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )
 
     def forward(self, x: Tensor) -> Tensor:
