@@ -225,7 +225,7 @@ def test_bfloat16_is_refused_where_there_are_no_convolutions():
 @pytest.mark.parametrize("channels", [1, 2, 4, 6, 8, 20])
 @pytest.mark.parametrize("side", [8, 9])
 def test_a_shortcut_is_a_product_at_every_second_pixel(channels: int, side: int) -> None:
-    """Several rounds, because a kernel that writes past its buffers is found out at a later free."""
+    """Several rounds: a kernel that writes past its buffers is found out at a later free."""
     shortcut = Shortcut(channels, 2 * channels, 1, 2, bias=False).to(
         memory_format=torch.channels_last
     )
