@@ -63,13 +63,18 @@ def killed(
             resume_run(out) if out.exists() else start_run(made, out)
 
 
-@pytest.mark.parametrize("method", ["derpp", "bic", "bic-ac"])
+FITS: list[dict[str, Any]] = [{"fit": "task"}, {"fit": "refit", "refit_every": 4}]
+FITS += [{"refresh": True, "reoffer": False, "schedule": "steps"}]
+KILLED = [("derpp", {}), ("bic", {}), ("bic-ac", {}), *(("otc", fit) for fit in FITS)]
+
+
+@pytest.mark.parametrize(("method", "more"), KILLED)
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_kills_within_epochs_do_not_alter_the_result(
     tmp_path: Path, plan: MakePlan, run: Run, monkeypatch: pytest.MonkeyPatch, method: str,
-    epochs: int,
+    more: dict[str, Any], epochs: int,
 ) -> None:  # fmt: skip
-    options = {"checkpoint_every": 3, "epochs": epochs, "eval_every": 0}
+    options = {"checkpoint_every": 3, "epochs": epochs, "eval_every": 0} | more
     learn, made = Session.learn, plan(method, **options)
     for at in (4, 7, 8, 11):
 

@@ -145,6 +145,10 @@ class BicAc(Bic):
             chunks = x.to(self.device).split(CHUNK)
             return torch.cat([self.outputs(model, as_float(chunk)) for chunk in chunks])
 
+    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        """Without the logits of the branches."""
+        return features[:, -model.head.features :]
+
     def own_readers(self) -> dict[str, Reader]:
         """No class means: what is read here is more than features."""
         return {

@@ -40,6 +40,7 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import Learner, Reader
 from ocil.learners.model import Model, Projected
+from ocil.learners.readouts import Centroids
 from ocil.memory.class_reservoir import ClassReservoir
 from ocil.nets.projection import Projection
 from ocil.settings import Settings
@@ -149,6 +150,18 @@ class Cope(Learner):
         """p_c.z, the similarity of the embedding to every prototype."""
         assert isinstance(model, Projected)
         return model.project(features) @ self.prototypes.T
+
+    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        assert isinstance(model, Projected)
+        means = self.readout.endswith("mean")
+        return super().as_read(model, features) if means else model.project(features)
+
+    def centroids(self) -> Centroids | None:
+        """The prototypes, one a class, where they are what counts."""
+        if self.readout.endswith("mean"):
+            return super().centroids()
+        ids = torch.arange(len(self.prototypes), device=self.device)
+        return Centroids(self.prototypes, ids, torch.ones_like(ids, dtype=torch.float32))
 
     # ---------------------------------------------------------------- state
 

@@ -18,11 +18,12 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 
 from ocil import augment, nets
 from ocil.errors import OcilError, suggest
 from ocil.learners.model import Model, WeightAverage, frozen_copy
-from ocil.learners.readouts import class_means, nearest_mean
+from ocil.learners.readouts import Centroids, class_means, mean_centroids, nearest_mean
 from ocil.learners.state import below, load_optimizer_state, optimizer_state
 from ocil.memory import Memory
 from ocil.nets.heads import grow_head
@@ -40,7 +41,7 @@ class Learner:
     title: ClassVar[str]
     paper: ClassVar[str] = ""
     year: ClassVar[int | None] = None
-    needs_tasks: ClassVar[bool] = False
+    needs_tasks: bool = False  # of the method; settings may ask for it in a learner
     needs_memory: ClassVar[bool] = False  # True where the method is nothing without one
     keeps: ClassVar[str] = "reservoir"  # what decides the memory's content, for `ocil methods`
     own_readout: ClassVar[str] = "head"  # what counts by default, from averaged weights if kept
@@ -233,6 +234,26 @@ class Learner:
     def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
         """Plain numbers for the record at a task's end, from test images x of classes y (n,)."""
         return {}
+
+    # ---------------------------------------------------------------- pictures
+
+    @torch.inference_mode()
+    def latent_points(self, x: torch.Tensor) -> torch.Tensor:
+        """Features (n, d) of raw images as the read-out that counts sees them."""
+        model, _ = self.readers()[self.readout]
+        return self.as_read(model, self.features(model, x))
+
+    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        """What of the features (n, ...) the read-out compares: class means those of unit length."""
+        return F.normalize(features, dim=1) if self.readout.endswith("mean") else features
+
+    @torch.inference_mode()
+    def centroids(self) -> Centroids | None:
+        """What stands for the classes among the latent points: here the means of the memory."""
+        if self.memory is None or not len(self.memory):
+            return None
+        x, y = (self.memory.columns[name][: len(self.memory)] for name in ("x", "y"))
+        return mean_centroids(self.latent_points(x), y, self.classes)
 
     # ---------------------------------------------------------------- state
 

@@ -199,6 +199,11 @@ class Mose(Learner):
         """(n, S d) -> S times (n, d)."""
         return z.split(self.model.head.features, 1)
 
+    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        """The last expert's, but where all experts have a say."""
+        alone = "moe" not in self.readout
+        return super().as_read(model, self._by_expert(features)[-1] if alone else features)
+
     def read_head(self, model: Model, features: torch.Tensor) -> torch.Tensor:
         return model.head(self._by_expert(features)[-1])
 

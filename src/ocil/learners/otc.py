@@ -9,7 +9,8 @@ For every stream batch X with a replay batch X_bar (Algorithm 1 of the paper):
     step 3   the centroids choose what the memory keeps
 
 and at test time d(x, c) = min_k Mahalanobis(f(x); mu_kc, sigma_kc) decides. It never reads a task
-id and never needs the number of classes.
+id and never needs the number of classes; only two options (`fit`, which puts EM in the place of
+MMOT, and `refresh`, for several epochs a task) ask to be told where a task ends.
 
 | symbol      | here                     | meaning                                       |
 |-------------|--------------------------|-----------------------------------------------|
@@ -27,8 +28,8 @@ lets every centroid's closest points enter the memory, which floods it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,92 +37,15 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import Learner, Reader
 from ocil.learners.model import Headless, Model
+from ocil.learners.otc_settings import PRESETS, OtcSettings, mixture_settings
+from ocil.learners.readouts import Centroids
 from ocil.learners.state import below
-from ocil.memory import policies
-from ocil.mixture import Mixtures, MixtureSettings
+from ocil.memory import admission, policies
+from ocil.mixture import FittedMixtures, Mixtures
 from ocil.mixture.inside import Inside
 from ocil.mixture.whitening import PooledCovariance
 from ocil.settings import Settings
 from ocil.stream import Batch
-
-
-@dataclass(frozen=True)
-class OtcSettings(Settings):
-    components: int = 4
-    """Centroids a class (K)."""
-    objective: Literal["sinkhorn", "dual", "debiased", "nll", "em", "batch-em"] = "sinkhorn"
-    """What moves the mixtures: dual is the paper's, sinkhorn ours, nll and em its rivals."""
-    pairing: Literal["all", "one"] = "all"
-    """Objective dual: all pairs of samples and points, or one sample a point."""
-    queue: int = 64
-    """Latest features kept a class, for the objectives that use them."""
-    window: int = 16
-    """Update from this many latest features of a class; 0 from those of the batch alone."""
-    seed_points: int = 0
-    """Points from which a class has K components, one Gaussian before; 0 is 16, or the whole queue
-    where the features never change."""
-    shrinkage: float = 0.9
-    """Share of the pooled variance in every component's, when reading."""
-    preserve: float = 0.5
-    """Weight of Dynamic Preservation; 0 leaves it out."""
-    preserve_form: Literal["balanced", "printed"] = "balanced"
-    """Ours, with positives and equal classes, or the paper's formula."""
-    preserve_features: Literal["one", "mean", "sum"] = "mean"
-    """Printed form: one sample, the mean or the sum of each other class's features."""
-    tau: float = 0.2
-    """Temperature of Dynamic Preservation."""
-    asymmetric: bool = False
-    """Cross-entropy of stream images over the classes of their batch only, as in ER-ACE."""
-    fused: bool = True
-    """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
-    distill: float = 0.0
-    """Weight of distillation from the averaged weights."""
-    choice: Literal["random", "centroids", "components"] = "random"
-    """Which points of a batch enter the memory: any, those closest to a centroid (the paper), or
-    any with the components taking turns."""
-    admission: Literal["reservoir", "flood"] = "reservoir"
-    """How many enter: as many as a reservoir would take, or one for every centroid (printed)."""
-    horizon: float = 512.0
-    """Points older than the window that count in a class's moments."""
-    drift: float = 1.5
-    """Older points lose mass when means move by more than this many times chance; 0 never."""
-    relax: float = 0.5
-    """Objective sinkhorn: column marginal of the plan, 0 free (EM's posterior), 1 fixed to pi."""
-    eps: float = 1.0
-    """Entropic regularisation: of the plan, or per dimension of the dual's cost."""
-    cost: Literal["mahalanobis", "euclidean"] = "mahalanobis"
-    """Objective dual: cost between a point and a sample."""
-    samples: int = 0
-    """Objective dual: samples a class and step (S); 0 as many as points."""
-    temperature: float = 0.5
-    """Objective dual: temperature of Gumbel-Softmax."""
-    hard: bool = False
-    """Objective dual: straight-through one-hot samples instead of soft ones."""
-    potential_steps: int = 3
-    """Objective dual: ascent steps of the Kantorovich network (T_phi)."""
-    descents: int = 1
-    """Objectives dual, debiased, nll: descent steps on (pi, mu, sigma)."""
-    floor: float = 1e-3
-    """Least variance, as a share of the class's mean variance."""
-    pooling: float = 0.01
-    """Rate at which the covariance shared by all components follows the features."""
-    ridge: float = 0.1
-    """Share of the identity in that covariance, for read-out mahalanobis-full."""
-
-
-PAPER = {
-    "choice": "centroids",
-    "objective": "dual",
-    "window": 0,
-    "preserve_form": "printed",
-    "preserve_features": "one",
-    "preserve": 1.0,
-    "fused": False,
-    "shrinkage": 0.0,
-    "ema": 0.0,
-    "readout": "mahalanobis",
-    "retrieval": "uniform",
-}
 
 
 class Otc(Learner):
@@ -133,27 +57,7 @@ class Otc(Learner):
     keeps = "reservoir, chosen by the centroids"
     own_readout = "similarity"
     settings_type = OtcSettings
-    presets = {  # noqa: RUF012
-        "default": {
-            "retrieval": "balanced",
-            "choice": "centroids",
-            "distill": 1.0,
-        },
-        # chosen on held-out training images: study tune-otc-mnist
-        "default/mnist": {"lr": 1e-3, "steps": 2},
-        "default/fashion-mnist": {"lr": 1e-3, "steps": 2},  # MNIST's, not tuned
-        # chosen on held-out training images: study tune-otc-digits
-        "default/digits": {
-            "lr": 4e-3,
-            "ema": 0.9,
-            "preserve": 0.25,
-            "tau": 0.1,
-            "distill": 0.0,
-            "readout": "mahalanobis-full",
-        },
-        "paper": PAPER,
-        "paper-literal": PAPER | {"pairing": "one", "admission": "flood"},
-    }
+    presets = PRESETS
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
         assert isinstance(settings, OtcSettings)
@@ -161,7 +65,9 @@ class Otc(Learner):
         super().__init__(settings, *rest)
         dim = self.model.head.features
         kind = mixture_settings(settings, fixed=not self.model.heads)
-        self.mixtures = Mixtures(dim, kind, device=self.device)
+        form = Mixtures if settings.fit == "follow" else FittedMixtures
+        self.mixtures = form(dim, kind, device=self.device)
+        self.needs_tasks = settings.refresh or settings.fit == "task"
         self.pooled = PooledCovariance(dim, settings.pooling, settings.ridge, self.device)
         self.inside = Inside(self.mixtures)
 
@@ -178,8 +84,15 @@ class Otc(Learner):
     # ---------------------------------------------------------------- learning
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        if not self.model.heads:
-            return self.follow(batch)
+        if self.otc.schedule == "steps":
+            self.drop_lr(batch, (0.7, 0.9))
+        report = self.train(batch) if self.model.heads else self.follow(batch)
+        if self.otc.fit == "refit" and (batch.step + 1) % self.otc.refit_every == 0:
+            self.refit(*self.held())
+        return report
+
+    def train(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Gradient steps, then the mixtures, then the memory."""
         known = self.classes
         self.meet(batch.y)
         if self.classes > known:
@@ -205,7 +118,7 @@ class Otc(Learner):
         self.meet(batch.y)
         self.backbone_images += len(batch.y)
         z = _unit(self.features(self.latent, batch.x))
-        self.mixtures.update(z, batch.y, self.generators["method"])
+        self.move(z, batch.y)
         self.remember(batch, z)
         return {}
 
@@ -256,27 +169,30 @@ class Otc(Learner):
         self.backbone_images += len(x)
         z = F.normalize(self.features(self.latent, x), dim=1)
         self.inside.arrive(z[-fresh:], y[-fresh:])
-        self.mixtures.update(z, y, self.generators["method"])
-        nearest = self.mixtures.own_distances(z, y).argmin(1, keepdim=True)
-        mu = torch.take_along_dim(self.mixtures.mu[y], nearest[:, :, None], 1)[:, 0]
-        self.pooled.update(z - mu)
+        self.move(z, y)
         return z
+
+    def move(self, z: torch.Tensor, y: torch.Tensor) -> None:
+        """Move the mixtures, and where a net is trained the shared covariance, by features z."""
+        self.mixtures.update(z, y, self.generators["method"])
+        if self.model.heads:
+            nearest = self.mixtures.own_distances(z, y).argmin(1, keepdim=True)
+            mu = torch.take_along_dim(self.mixtures.mu[y], nearest[:, :, None], 1)[:, 0]
+            self.pooled.update(z - mu)
 
     def remember(self, batch: Batch, z: torch.Tensor) -> None:
         """Offer the batch to the memory; z (n, d) are its features."""
-        assert self.memory is not None
-        draw, memory, n = self.generators["memory"], self.memory, len(batch.y)
-        if self.otc.admission == "flood":
-            self._flood(batch, z)
+        if batch.epoch and not self.otc.reoffer:
             return
-        slots = policies.reservoir(memory.seen, memory.capacity, n, draw)
+        draw, memory, n = self.generators["memory"], self.replay_memory, len(batch.y)
+        if self.otc.admission == "flood":  # as printed: each centroid's closest points enter
+            order, labels = self._wanted(batch, z), batch.y.tolist()
+            slots = admission.flood(memory, order, labels, self.otc.components, draw)
+        else:
+            slots = policies.reservoir(memory.seen, memory.capacity, n, draw)
+            if self.otc.choice != "random":
+                slots = admission.in_order(slots, self._wanted(batch, z))
         memory.seen += n
-        if self.otc.choice != "random":
-            order = self._wanted(batch, z)
-            taken = [slot for slot in slots if slot >= 0]
-            slots = [-1] * n
-            for item, slot in zip(order, taken, strict=False):
-                slots[item] = slot
         memory.write(slots, batch.x, batch.y)
 
     def _wanted(self, batch: Batch, z: torch.Tensor) -> list[int]:
@@ -288,24 +204,44 @@ class Otc(Learner):
         start = int(torch.randint(2**31, (), generator=self.generators["memory"]))
         return policies.by_centroids(distances.tolist(), batch.y.tolist(), start)
 
-    def _flood(self, batch: Batch, z: torch.Tensor) -> None:
-        """As printed: each centroid's closest points enter; when full, random old ones leave."""
-        assert self.memory is not None
-        memory, labels = self.memory, batch.y.tolist()
-        left = dict.fromkeys(labels, self.otc.components)
-        entering = []
-        for item in self._wanted(batch, z):
-            if left[labels[item]]:
-                left[labels[item]] -= 1
-                entering.append(item)
-        slots = [-1] * len(labels)
-        free = list(range(len(memory), min(memory.capacity, len(memory) + len(entering))))
-        more = len(entering) - len(free)
-        victims = policies.uniform(len(memory), more, self.generators["memory"]) if more else []
-        for item, slot in zip(entering, free + victims, strict=False):
-            slots[item] = slot
-        memory.seen += len(labels)
-        memory.write(slots, batch.x, batch.y)
+    # ---------------------------------------------------------------- from all that is at hand
+
+    def held(self, without: Sequence[int] = ()) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images and class ids (n,) in the memory, but for some classes."""
+        labels = self.replay_memory.labels
+        kept = self.replay_memory.read([i for i, c in enumerate(labels) if c not in without])
+        return kept["x"], kept["y"]
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """Told of it if `fit` or `refresh` ask for it; images are those of the task."""
+        if isinstance(self.mixtures, FittedMixtures) and not self.otc.refresh:
+            first = self.mixtures.fitted[labels] == 0
+            self.refit(images[first], labels[first])
+            return
+        x, y = self.held(without=labels.unique().tolist())
+        x, y = torch.cat([images, x.cpu()]), torch.cat([labels, y.cpu()])
+        (self.refit if isinstance(self.mixtures, FittedMixtures) else self.refresh)(x, y)
+
+    @torch.no_grad()
+    def refit(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Batch EM for the classes y (n,) of the images x."""
+        assert isinstance(self.mixtures, FittedMixtures)
+        self.backbone_images += len(y)
+        self.mixtures.fit(_unit(self.features(self.latent, x)), y, self.generators["method"])
+
+    @torch.no_grad()
+    def refresh(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Mixtures and shared covariance once more through the images x of classes y (n,).
+
+        In random order and as many a step as a batch has with its replay. The fresh features push
+        out as many old ones as there are: all of a class with many images at hand, and few of one
+        with a handful, which knows more from what it saw before.
+        """
+        self.backbone_images += len(y)
+        z, y = _unit(self.features(self.latent, x)), y.to(self.device)
+        order = torch.randperm(len(y), generator=self.generators["method"]).to(self.device)
+        for part in order.split(self.otc.batch + self.otc.replay):
+            self.move(z[part], y[part])
 
     # ---------------------------------------------------------------- reading
 
@@ -354,6 +290,17 @@ class Otc(Learner):
             kinds["replayed"] = (_unit(self.features(self.latent, kept["x"])), kept["y"])
         return self.inside.describe(kinds)
 
+    @torch.inference_mode()
+    def latent_points(self, x: torch.Tensor) -> torch.Tensor:
+        """Unit features (n, d) in the space of the mixtures, whichever read-out counts."""
+        return _unit(self.features(self.latent, x))
+
+    def centroids(self) -> Centroids:
+        """The components in use, with their weights and variances."""
+        mixtures, active = self.mixtures, self.mixtures.active  # (C, K)
+        weights = mixtures.log_pi.exp()[active]
+        return Centroids(mixtures.mu[active], active.nonzero()[:, 0], weights, mixtures.var[active])
+
     # ---------------------------------------------------------------- state
 
     @property
@@ -373,14 +320,6 @@ class Otc(Learner):
         super().load_state_dict(state)
         for name, part in self._parts().items():
             part.load_state_dict(below(state, f"{name}."))
-
-
-def mixture_settings(settings: OtcSettings, fixed: bool = False) -> MixtureSettings:
-    """The mixtures' settings among the learner's; two of them have names of their own here."""
-    shared = {f.name for f in fields(MixtureSettings)} & {f.name for f in fields(OtcSettings)}
-    given = {name: getattr(settings, name) for name in shared - {"memory", "steps"}}
-    given["seed_points"] = settings.seed_points or (settings.queue if fixed else 16)
-    return MixtureSettings(memory=settings.horizon, steps=settings.descents, **given)
 
 
 def _unit(features: torch.Tensor) -> torch.Tensor:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import pkgutil
 from importlib import metadata
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import ocil.learners
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ocil.learners.learner import Learner
 
 # Files beside the methods that are none.
-_SHARED = {"holistic", "learner", "model", "readouts", "registry", "state"}
+_SHARED = {"holistic", "learner", "model", "otc_settings", "readouts", "registry", "state"}
 
 
 @functools.cache
@@ -46,3 +48,21 @@ def get(method: str) -> type[Learner]:
     module = importlib.import_module(f"ocil.learners.{method.replace('-', '_')}")
     found = [v for v in vars(module).values() if getattr(v, "method", None) == method]
     return found[0]
+
+
+def measured_costs(net: str) -> dict[str, dict[str, float]]:
+    """Cost of a step by method, as shipped with the package (`bench/methods.py` writes it)."""
+    found = files("ocil.learners").joinpath("costs.json")
+    return json.loads(found.read_text(encoding="utf-8")).get(net, {}) if found.is_file() else {}
+
+
+def relative_cost(method: str, net: str) -> float | None:
+    """Time of a batch relative to ER's, both at their presets with one gradient step.
+
+    Where it was not measured with this net, the images through the backbone stand for it.
+    """
+    costs = measured_costs(net)
+    if method in costs:
+        return costs[method]["time"]
+    costs = measured_costs("mlp")
+    return costs[method]["images"] / costs["er"]["images"] if method in costs else None

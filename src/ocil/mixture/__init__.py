@@ -12,6 +12,7 @@ torch.Size([40, 1])
 
 from ocil.mixture.em import batch_em, stepwise_em
 from ocil.mixture.mmot import Mixtures
+from ocil.mixture.refit import FittedMixtures
 from ocil.mixture.settings import MixtureSettings
 
-__all__ = ["MixtureSettings", "Mixtures", "batch_em", "stepwise_em"]
+__all__ = ["FittedMixtures", "MixtureSettings", "Mixtures", "batch_em", "stepwise_em"]

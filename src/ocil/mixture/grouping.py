@@ -29,6 +29,17 @@ def group_by_class(labels: Ints) -> Group:
     return Group(classes, sizes, np.argsort(labels, kind="stable"))
 
 
+def of_classes(group: Group, wanted: Bools) -> Group:
+    """The classes where `wanted` (B,), with their points.
+
+    >>> of_classes(group_by_class(np.array([7, 2, 7])), np.array([False, True])).order.tolist()
+    [0, 2]
+    """
+    return Group(
+        group.classes[wanted], group.sizes[wanted], group.order[np.repeat(wanted, group.sizes)]
+    )
+
+
 def split(group: Group, most: int) -> list[Group]:
     """The same points in rounds of at most `most` per class (a queue holds no more)."""
     if group.sizes.max(initial=0) <= most:

@@ -55,16 +55,20 @@ class Mixtures(MixtureReader):
                 name, (), host=True
             )  # points seen; first of the window; seeded; updates since
         store.add("due", (), self.settings.seed_points, host=True)  # count of the next seeding
-        self._windowed = self.settings.objective in ("sinkhorn", "em", "batch-em")
-        if self._windowed:
-            for name, shape in zip(
-                (*_OLD, "resp"), ((k,), (k, dim), (k, dim), (q, k)), strict=True
-            ):
-                store.add(name, shape)
-        else:
-            gradient.add_columns(store, dim, self.settings)
+        self._add_columns()
         self.base = torch.zeros(dim, device=store.device, dtype=dtype)  # running pooled variance
         self._work: dict[str, Tensor] = {}  # places for intermediate results, no state
+
+    def _add_columns(self) -> None:
+        """Declare what the objective keeps of each class."""
+        k, dim, q = self.settings.components, self.dim, self.settings.queue
+        self._windowed = self.settings.objective in ("sinkhorn", "em", "batch-em")
+        if not self._windowed:
+            gradient.add_columns(self.store, dim, self.settings)
+            return
+        shapes = ((k,), (k, dim), (k, dim), (q, k))
+        for name, shape in zip((*_OLD, "resp"), shapes, strict=True):
+            self.store.add(name, shape)
 
     @torch.no_grad()
     def update(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
