@@ -184,7 +184,7 @@ def test_the_job_follows_what_decides_the_result_and_nothing_else(name: str) -> 
 
 
 def test_what_does_not_decide_the_result() -> None:
-    assert {"checkpoint_every", "threads", "device"} == NOT_IN_JOB
+    assert {"checkpoint_every", "threads", "device", "latents"} == NOT_IN_JOB
     assert job_id("er", {}, Settings()) != job_id("joint", {}, Settings())
 
 

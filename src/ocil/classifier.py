@@ -174,16 +174,17 @@ class Classifier(Estimator):
         shape = tuple(x.shape[1:])
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         with offering(module):
-            return Session(self.method, self._resolved(shape), shape)
+            session = Session(self.method, self._resolved(shape), shape)
+        if session.learner.needs_tasks:
+            raise OcilError(
+                f"Method {self.method} trains at the ends of tasks, which a stream of your own "
+                "does not have; choose another, such as otc with its default settings."
+            )
+        return session
 
     def _resolved(self, shape: tuple[int, ...]) -> Settings:
         """All settings: the defaults of the method, what fits the items, then what was given."""
         kind = registry.get(self.method)
-        if kind.needs_tasks:
-            raise OcilError(
-                f"Method {self.method} trains at the ends of tasks, which a stream of your own "
-                "does not have; choose another, such as otc."
-            )
         net = "module" if isinstance(self.net, nn.Module) else self.net
         given = {"net": net, "augment": self.augment, "memory": self.memory, "seed": self.seed}
         for name, choice in samples.suited(shape).items():

@@ -21,6 +21,7 @@ COMMANDS = {
     "show": "results",
     "report": "results",
     "results": "results",
+    "figure": "figure",
     "study": "study",
     "methods": "listing",
     "data": "listing",
@@ -40,6 +41,7 @@ classes keep arriving, see each batch once, keep a small memory, do not forget.
   ocil show DIR        accuracy matrix and metrics        ocil show runs/first
   ocil report DIR      a page of results from records     ocil report runs --out page
   ocil results DIR     RESULTS.md from the records of studies
+  ocil figure KIND     a figure as PDF or PNG             ocil figure latent runs --out a.png
   ocil study FILE      a grid of runs, finished ones skipped   ocil study my.toml --workers 2
   ocil methods         the methods and their presets
   ocil data            list | get NAME | check NAME

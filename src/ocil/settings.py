@@ -22,7 +22,7 @@ from ocil.errors import OcilError, suggest
 
 # Settings that change how a run is carried out, not the question it answers: they stay out of the
 # job id, so a study finds a finished run again whatever machine made it.
-NOT_IN_JOB = frozenset({"checkpoint_every", "threads", "device"})
+NOT_IN_JOB = frozenset({"checkpoint_every", "threads", "device", "latents"})
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,8 @@ class Settings:
     """Fixed, class-balanced evaluation images for the anytime curve."""
     checkpoint_every: int = 500
     """Steps between checkpoints; 0 keeps only those made on a signal."""
+    latents: bool = False
+    """Keep 2 000 test features and the centroids beside the record, for pictures."""
     threads: int | Literal["auto"] = 1
     """CPU threads; auto uses all cores."""
     device: str = "cpu"

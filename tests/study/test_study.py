@@ -89,7 +89,8 @@ def test_a_dry_run_counts_and_runs_nothing(
     said = ocil("study", file, "--dry-run", "--out", tmp_path / "out")
     assert said.code == 0
     assert "Study tiny: 2 jobs, 0 finished, 2 to run in about" in said.out
-    assert "ocil run er" in said.out
+    assert " er     digits " in said.out
+    assert said.out.count("\n") < 12  # two seeds are one line
     assert not workers
     assert not (tmp_path / "out").exists()
 
@@ -135,6 +136,44 @@ def test_a_job_finished_in_another_study_is_copied(
     for path in record_files(out / "tiny"):
         copied = out / "other" / path.parent.name / "record.json"
         assert json.loads(copied.read_bytes()) == json.loads(path.read_bytes())
+
+
+def latents_of(out: Path) -> list[Path]:
+    return sorted(out.rglob("latents.safetensors"))
+
+
+def test_a_study_keeps_the_latents_with_the_records_and_copies_both(
+    ocil: Ocil, tmp_path: Path, file: Path, workers: list[str]
+) -> None:
+    out = tmp_path / "out"
+    file.write_text(STUDY.format(lr=0.001) + "latents = true\n")
+    assert ocil("study", file, "--out", out).code == 0
+    assert [path.parent for path in latents_of(out)] == [p.parent for p in record_files(out)]
+    other = tmp_path / "other.toml"
+    other.write_text(file.read_text().replace('"tiny"', '"other"'))
+    assert ocil("study", other, "--out", out).code == 0
+    assert len(workers) == 2
+    for path in latents_of(out / "tiny"):
+        assert (out / "other" / path.parent.name / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["tiny", "other"])
+def test_a_record_without_latents_does_not_finish_a_job_that_wants_them(
+    ocil: Ocil, tmp_path: Path, file: Path, workers: list[str], name: str
+) -> None:
+    """Neither another study's nor this one's own from before it wanted them."""
+    out = tmp_path / "out"
+    assert ocil("study", file, "--out", out).code == 0
+    before = {path: path.read_bytes() for path in record_files(out)}
+    file.write_text(STUDY.format(lr=0.001).replace('"tiny"', f'"{name}"') + "latents = true\n")
+    said = ocil("study", file, "--out", out)
+    assert said.code == 0, said.err
+    assert f"Study {name}: 2 jobs, 0 finished, 2 to run" in said.out
+    assert len(workers) == 4
+    assert len(latents_of(out / name)) == 2
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert "2 jobs, 2 finished." in ocil("study", file, "--out", out).out
+    assert len(workers) == 4
 
 
 def test_a_failed_job_is_reported_and_the_others_are_done(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +32,7 @@ def methods(words: list[str]) -> None:
     if options.name:
         say(presets_of(options.name))
         return
-    costs = measured_costs(options.net)
+    costs = registry.measured_costs(options.net)
     table = Table(title="Methods", caption=_COSTS.format(net=options.net), caption_justify="left")
     table.add_column("id", no_wrap=True)
     table.add_column("paper", ratio=1)
@@ -81,12 +79,6 @@ def presets_of(name: str) -> Table:
     for preset, values in (learner.presets or {"default": {}}).items():
         table.add_row(preset, ", ".join(f"{k} = {v}" for k, v in values.items()) or "nothing")
     return table
-
-
-def measured_costs(net: str) -> dict[str, dict[str, float]]:
-    """Cost of a step by method, as shipped with the package."""
-    found = files("ocil.learners").joinpath("costs.json")
-    return json.loads(found.read_text(encoding="utf-8")).get(net, {}) if found.is_file() else {}
 
 
 @dataclass(frozen=True)

@@ -55,21 +55,28 @@ def _progress(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    folder: tyro.conf.Positional[Path]
-    """Folder with records below it."""
+    folders: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders with records below them."""
     out: Path = Path("report")
-    """Folder for the page."""
+    """Folder for the page; its tables go to OUT/tables as Markdown, LaTeX and CSV."""
+    figures: bool = False
+    """Write every picture to OUT/figures as PDF and PNG too (about half a second each)."""
 
 
 def report(words: list[str]) -> None:
     """Write one page of results."""
     from ocil.report.page import write_page
 
-    options = parse(ReportOptions, words, "ocil report", "A page of results from records.")
-    found = find_records(options.folder)
+    about = "One page of results from records, which needs no network."
+    options = parse(ReportOptions, words, "ocil report", about)
+    folders: tuple[Path, ...] = options.folders
+    if not folders:
+        raise OcilError("Name the folder that holds the records: `ocil report runs`.")
+    found = {path.resolve(): (path, record) for f in folders for path, record in find_records(f)}
     if not found:
-        raise OcilError(f"There is no record below {options.folder}; make one with `ocil run`.")
-    say(f"Page: {write_page(found, options.out)}")
+        below = ", ".join(map(str, folders))
+        raise OcilError(f"There is no record below {below}; make one with `ocil run`.")
+    say(f"Page: {write_page(list(found.values()), options.out, options.figures)}")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ocil.data import SOURCES
 from ocil.data.own import OwnData, looks_own
 from ocil.errors import OcilError
 from ocil.learners import registry
+from ocil.listeners import Listener, opened, tell
 from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.loop import resume_run, start_run
@@ -36,6 +37,8 @@ class Places:
     """Data of your own (--data PATH): side in pixels to which pictures are scaled."""
     bad_images: Literal["fail", "skip"] = "fail"
     """Data of your own: what a picture that cannot be decoded does."""
+    listen: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Who hears of the finished run, as NAME=PLACE (tensorboard=FOLDER); can be given again."""
 
 
 def run(words: list[str]) -> None:
@@ -52,7 +55,8 @@ def run(words: list[str]) -> None:
     s = plan.settings
     name = f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
     out = places.out or Path("runs") / name
-    _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out)
+    listeners = opened(places.listen)  # what they lack is said before anything is learned
+    _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out, listeners)
 
 
 def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData | None]:
@@ -105,6 +109,8 @@ class ResumeOptions:
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
     data: Path | None = None
     """Where data of your own are now, if they have moved since the run was started."""
+    listen: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Who hears of the finished run, as for `ocil run`."""
 
 
 def resume(words: list[str]) -> None:
@@ -114,9 +120,11 @@ def resume(words: list[str]) -> None:
     if options.data and own is None:
         raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
     moved = dataclasses.replace(own, path=options.data) if own and options.data else None
+    listeners = opened(options.listen)
     done = resume_run(options.folder, data_dir=options.data_dir, own=moved)
-    _say_done(done, options.folder)
+    _say_done(done, options.folder, listeners)
 
 
-def _say_done(record: dict[str, Any], out: Path) -> None:
+def _say_done(record: dict[str, Any], out: Path, listeners: Mapping[str, Listener]) -> None:
+    tell(listeners, record)
     say(*show(record), f"Record: {out / 'record.json'}. Look at it again with `ocil show {out}`.")

@@ -12,14 +12,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ocil.commands.forecast import forecast
 from ocil.commands.parsing import parse, say
 from ocil.errors import OcilError
+from ocil.report.render import to_rich
+from ocil.run import latentfile
 from ocil.run import record as records
-from ocil.run.files import make_folder
+from ocil.run.files import make_folder, write_atomic
 from ocil.run.reading import RECORD_NAME, find_records
 from ocil.study.estimate import project
 from ocil.study.grid import Study, job_of_record, read_study
 from ocil.study.local import Job, carry_out
+
+Found = list[tuple[Path, dict[str, Any]]]  # records with their paths
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,10 @@ def study(words: list[str]) -> None:
         job.expected = seconds
     say(summary(plan.name, jobs, options.workers))
     if options.dry_run:
-        say(overview(jobs))
+        say(to_rich(forecast(jobs)))
         return
     for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, found))]:
-        make_folder(job.folder)
-        records.write(job.folder / RECORD_NAME, source)
+        _copy(source, job)
     _run(jobs, options)
     say(overview(jobs))
     failed = [job for job in jobs if job.state == "failed"]
@@ -62,18 +66,32 @@ def study(words: list[str]) -> None:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
 
 
-def prepare(plan: Study, out: Path, found: list[tuple[Path, dict[str, Any]]]) -> list[Job]:
-    """A job for each plan; those with a record anywhere below `out` are finished already."""
-    finished = {job_of_record(record): path.parent for path, record in found}
+def prepare(plan: Study, out: Path, found: Found) -> list[Job]:
+    """A job for each plan; those with a record anywhere below `out` are finished already.
+
+    A plan that wants latents is finished where they lie beside the record. In a folder that holds
+    the record alone it cannot be run again: it gets one of its own.
+    """
+    finished: dict[str | None, set[bool]] = {}
+    for path, record in found:
+        finished.setdefault(job_of_record(record), set()).add(_has_latents(path))
     jobs = []
     for each in plan.plans:
         job = Job(each, out / plan.name / each.job[:16])
-        job.state = "finished" if each.job in finished else "waiting"
+        kept = finished.get(each.job, set())
+        done = True in kept if each.settings.latents else bool(kept)
+        if kept and not done and (job.folder / RECORD_NAME).exists():
+            job.folder = job.folder.with_name(f"{each.job[:16]}-latents")
+        job.state = "finished" if done else "waiting"
         jobs.append(job)
     return jobs
 
 
-def _elsewhere(job: Job, found: list[tuple[Path, dict[str, Any]]]) -> dict[str, Any] | None:
+def _has_latents(record: Path) -> bool:
+    return record.with_name(latentfile.NAME).exists()
+
+
+def _elsewhere(job: Job, found: Found) -> tuple[Path, dict[str, Any]] | None:
     """The record of a finished job that only another study's folder holds.
 
     Adding a setting changes ids: a record in a folder of this study counts under any name.
@@ -81,8 +99,18 @@ def _elsewhere(job: Job, found: list[tuple[Path, dict[str, Any]]]) -> dict[str, 
     if job.state != "finished":
         return None
     same = [(path, r) for path, r in found if job_of_record(r) == job.plan.job]
+    if job.plan.settings.latents:
+        same = [(path, r) for path, r in same if _has_latents(path)]
     here = any(job.folder.parent in path.parents for path, _ in same)
-    return None if here else same[0][1]
+    return None if here else same[0]
+
+
+def _copy(source: tuple[Path, dict[str, Any]], job: Job) -> None:
+    path, record = source
+    make_folder(job.folder)
+    if job.plan.settings.latents:
+        write_atomic(job.folder / latentfile.NAME, path.with_name(latentfile.NAME).read_bytes())
+    records.write(job.folder / RECORD_NAME, record)
 
 
 def _run(jobs: list[Job], options: StudyOptions) -> None:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from ocil.data.own import OwnData
 from ocil.errors import OcilError
 from ocil.learners import registry
+from ocil.run import latentfile
 from ocil.run.files import cannot_write, make_folder, write_atomic
 from ocil.settings import Settings, from_mapping, job_id, question_id, to_mapping
 
@@ -47,6 +48,7 @@ class RunFolder:
         self.settings, self.record = self.path / "settings.json", self.path / "record.json"
         self.data = self.path / "data.json"  # where data of your own are: no part of the settings
         self.events, self.checkpoints = self.path / "events.jsonl", self.path / "checkpoints"
+        self.latents = self.path / latentfile.NAME
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -16,9 +16,10 @@ import torch
 from ocil import data
 from ocil.data.own import OwnData
 from ocil.errors import OcilError, Stopped
-from ocil.run import checkpoint, record
+from ocil.run import checkpoint, latentfile, latents, record
 from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
+from ocil.run.files import write_atomic
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_finite, is_due, set_threads, stop_requests
 from ocil.run.reading import evaluation_is_sound, read_record
@@ -279,6 +280,14 @@ class _Run:
         if self.inside:
             content["inside"] = self.inside
         self._save()
+        if self.settings.latents:  # before the record: a finished run has both
+            self._write_latents()
         record.write(self.folder.record, content)
         self._tell({"event": "end", "step": self.session.step})
         return content
+
+    def _write_latents(self) -> None:
+        of = {"method": self.plan.method, "data": self.settings.data, "job": self.plan.job}
+        names = self.dataset.class_names
+        found = latents.collect(self.session, self.test_images, self.test_labels, names, of)
+        write_atomic(self.folder.latents, latentfile.dump(found))

@@ -163,10 +163,10 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> tuple[float, fl
     """
     if len(a) != len(b) or len(a) < 2:
         raise ValueError(f"an interval needs two or more pairs, got {len(a)} and {len(b)} values")
-    from scipy.stats import t  # slow to import, and only reports need it
+    from scipy.special import stdtrit  # only reports need it; scipy.stats loads far longer
 
     mean, deviation = mean_and_deviation([x - y for x, y in zip(a, b, strict=True)])
-    half = float(t.ppf(0.975, len(a) - 1)) * (deviation or 0.0) / math.sqrt(len(a))
+    half = float(stdtrit(len(a) - 1, 0.975)) * (deviation or 0.0) / math.sqrt(len(a))
     return mean, mean - half, mean + half
 
 

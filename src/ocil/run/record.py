@@ -91,7 +91,8 @@ def command(method: str, settings: Settings) -> str:
     plain = kind()
     words = ["ocil", "run", method]
     for key, value in values.items():
-        if key in NOT_IN_JOB or (key == "preset" and value == kind.preset):
+        how = key in NOT_IN_JOB and key != "latents"  # that one makes a file that others lack
+        if how or (key == "preset" and value == kind.preset):
             continue
         usual = value == getattr(plain, key) == getattr(preset, key)
         if not usual or (key in ALWAYS_SHOWN and value is not None):

@@ -1,72 +1,153 @@
-"""How long will it take? From finished records of the same kind, or from a few timed steps."""
+"""How long will it take? From finished records, scaled to the stream and the method at hand.
+
+Seconds of a run = batches of its stream x seconds of a batch. The latter are the first that is
+known of
+
+1. the median over records of the method with the same settings but those that cost nothing, then
+   with the same settings of `COSTLY`, whatever the length of their streams;
+2. that over other records of the method on the same data and net, scaled by images a batch;
+3. ER's on the same data and net, or on other data scaled by pixels, times what the method costs
+   relative to ER (costs.json, made by `bench/methods.py`), scaled by images a batch;
+4. a few timed steps on noise: of ER where the method's relative cost is known, else of the method.
+
+In 2 and 3 records of the same precision come first, but any is better than the next way.
+"""
 
 from __future__ import annotations
 
 import statistics
-import time
-from typing import Any
-
-import torch
+from collections.abc import Iterable, Sequence
+from math import ceil, prod
+from typing import Any, NamedTuple
 
 from ocil.data import SOURCES
+from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.run.session import Session
-from ocil.settings import Settings, to_mapping
+from ocil.settings import NOT_IN_JOB, from_mapping, known_keys, layered, to_mapping
+from ocil.stream import HELD_OUT
+from ocil.study.timing import measure
 
-COSTLY = ("data", "net", "width", "batch", "replay", "steps", "augment", "optimizer", "ema",
-          "limit_per_class", "epochs", "order", "validate", "precision")  # fmt: skip
-TIMED_STEPS = 12
+Values = dict[str, Any]
 
-
-def kind_of(method: str, settings: dict[str, Any]) -> tuple[Any, ...]:
-    """Runs of one kind take about as long as each other."""
-    known = Settings()  # a record from before a setting existed was made with its default
-    return (method, *(settings.get(key, getattr(known, key)) for key in COSTLY))
-
-
-def seconds_by_kind(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
-    found: dict[tuple[Any, ...], list[float]] = {}
-    for record in records:
-        if isinstance(record.get("seconds"), int | float):
-            kind = kind_of(record["method"], record["settings"])
-            found.setdefault(kind, []).append(record["seconds"])
-    return {kind: statistics.median(values) for kind, values in found.items()}
+PLACE = ("data", "net", "width", "precision")  # what an image through the net costs
+NEAR = PLACE[:-1]
+COSTLY = (*PLACE, "batch", "replay", "steps", "augment", "optimizer", "ema", "order")
+FREE = NOT_IN_JOB | {
+    "seed", "memory", "preset", "readout", "limit_per_class", "validate", "epochs", "lr",
+    "momentum", "weight_decay", "eval_every", "probe", "classes_per_task",
+}  # fmt: skip
 
 
-def measure(plan: Plan) -> float | None:
-    """Seconds of a whole run projected from a few steps on noise, or None for unknown data."""
-    source = SOURCES.get(plan.settings.data)
-    if source is None:
-        return None
-    torch.set_num_threads(1)
-    session = Session(plan.method, plan.settings, source.shape)
-    x = torch.randint(
-        256,
-        (plan.settings.batch, *source.shape),
-        dtype=torch.uint8,
-        generator=torch.Generator().manual_seed(0),
-    )
-    labels = [i % plan.settings.classes_per_task for i in range(plan.settings.batch)]
-    times = []
-    for _ in range(TIMED_STEPS):
-        began = time.perf_counter()
-        session.learn(x, labels)
-        times.append(time.perf_counter() - began)
-    images = source.train
-    if plan.settings.limit_per_class:
-        images = min(images, plan.settings.limit_per_class * source.classes)
-    steps = images * plan.settings.epochs / plan.settings.batch
-    # The first steps have little to replay: the later half is what a step costs.
-    return steps * statistics.median(times[TIMED_STEPS // 2 :])
+class Cost(NamedTuple):
+    """What a finished run tells: its settings and the seconds of a batch."""
+
+    method: str
+    settings: Values
+    seconds: float
 
 
-def project(plans: list[Plan], records: list[dict[str, Any]]) -> list[float | None]:
-    """Seconds each plan is expected to take."""
-    known: dict[tuple[Any, ...], float | None] = dict(seconds_by_kind(records))
+def project(plans: Sequence[Plan], records: Iterable[Values]) -> list[float | None]:
+    """Seconds each plan is expected to take; None for data that are not known here."""
+    costs = [cost for record in records if (cost := _cost(record)) is not None]
+    known: dict[tuple[Any, ...], float | None] = {}
     times = []
     for plan in plans:
-        kind = kind_of(plan.method, to_mapping(plan.settings))
+        s = to_mapping(plan.settings)
+        kind = (plan.method, *(repr(s[key]) for key in sorted(s.keys() - FREE)))
         if kind not in known:
-            known[kind] = measure(plan)
-        times.append(known[kind])
+            known[kind] = seconds_per_batch(plan, costs)
+        each, count = known[kind], batches(s)
+        times.append(None if each is None or count is None else each * count)
     return times
+
+
+def batches(s: Values) -> int | None:
+    """Of a stream with the settings s; None for data that are not known here."""
+    source = SOURCES.get(s["data"])
+    if source is None:
+        return None
+    own = source.train / source.classes
+    own = round(own * (1 - HELD_OUT)) if s["validate"] else own
+    if s["limit_per_class"]:
+        own = min(own, s["limit_per_class"])
+    return s["epochs"] * ceil(own * source.classes / s["batch"])
+
+
+def seconds_per_batch(plan: Plan, costs: list[Cost]) -> float | None:
+    """By the first way of the module's docstring that is open; what is timed joins the costs."""
+    s, mine = to_mapping(plan.settings), [c for c in costs if c.method == plan.method]
+    for keys in (s.keys() - FREE, COSTLY):
+        if same := [c.seconds for c in mine if _same(c.settings, s, keys)]:
+            return statistics.median(same)
+    for keys in (PLACE, NEAR):
+        if near := [c for c in mine if _same(c.settings, s, keys)]:
+            return statistics.median(c.seconds * images(s) / images(c.settings) for c in near)
+    ratio = registry.relative_cost(plan.method, s["net"])
+    if ratio is None or s["data"] not in SOURCES:
+        return _timed(plan, costs)
+    base = _er(s, costs)
+    if base is None and plan.method == "er":
+        return _timed(plan, costs)
+    at = _preset("er", s)
+    if base is None:
+        base = _timed(Plan("er", from_mapping(registry.get("er").settings_type, at)), costs)
+    return base and base * ratio * images(s) / images(_preset(plan.method, s))
+
+
+def _er(s: Values, costs: Sequence[Cost]) -> float | None:
+    """Seconds of a batch of ER at its preset on the data and net of the settings s, by records."""
+    of_er = [c for c in costs if c.method == "er" and c.settings["data"] in SOURCES]
+    size = images(_preset("er", s)) * _pixels(s)
+    # An MLP's time does not follow the pixels.
+    other_data = () if s["net"] == "mlp" else (PLACE[1:], NEAR[1:])
+    for keys in (PLACE, NEAR, *other_data):
+        if found := [c for c in of_er if _same(c.settings, s, keys)]:
+            each = (c.seconds / images(c.settings) / _pixels(c.settings) for c in found)
+            return size * statistics.median(each)
+    return None
+
+
+def _timed(plan: Plan, costs: list[Cost]) -> float | None:
+    seconds = measure(plan)
+    if seconds is not None:
+        costs.append(Cost(plan.method, to_mapping(plan.settings), seconds))
+    return seconds
+
+
+def images(s: Values) -> int:
+    """Images of a batch's gradient steps."""
+    return s["steps"] * (s["batch"] + s["replay"])
+
+
+def _cost(record: Values) -> Cost | None:
+    """None for a record without times, or of settings that are not known here."""
+    seconds, steps = record.get("seconds"), record.get("steps")
+    if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
+        return None
+    try:
+        kind = registry.get(record["method"]).settings_type
+        known = {
+            key: record["settings"][key]
+            for key in set(known_keys(kind)) & record["settings"].keys()
+        }
+        # What a record from before a setting existed lacks is the default.
+        return Cost(record["method"], to_mapping(from_mapping(kind, known)), seconds / steps)
+    except OcilError:
+        return None
+
+
+def _preset(method: str, s: Values) -> Values:
+    """Settings under which a method's relative cost holds: its preset, one gradient step."""
+    kind, source = registry.get(method), SOURCES.get(s["data"])
+    fixed = {key: s[key] for key in PLACE} | {"steps": 1}
+    protocol = source.protocol if source else {}
+    return to_mapping(layered(kind.settings_type, protocol, kind.presets, fixed)[0])
+
+
+def _same(a: Values, b: Values, keys: Iterable[str]) -> bool:
+    return all(a.get(key) == b.get(key) for key in keys)
+
+
+def _pixels(s: Values) -> int:
+    return prod(SOURCES[s["data"]].shape)

@@ -1,0 +1,156 @@
+"""latents.safetensors: test features, their labels and what stands for the classes beside them.
+
+    features          (n, d) float16 or float32, in the space of the read-out that counts
+    labels            (n,) int32, positions in `class_names`
+    centroids         (m, d) float32; m may be 0
+    centroid_labels   (m,) int32
+    weights           (m,) float32, a centroid's share in its class
+    variances         (m, d) float32, only where the method has them
+
+The metadata holds one JSON note ("ocil.latents"): version, method, data, job, readout and
+class_names. Reports read this file without torch; like every file it is hostile until checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocil.errors import OcilError
+from ocil.run.reading import MAX_CLASSES, MAX_TEXT
+
+NAME = "latents.safetensors"
+VERSION = 1
+KEY = "ocil.latents"
+LARGEST = 64 << 20  # bytes
+LARGEST_HEADER = 16 << 20
+AGAIN = "remove it and run its command again"
+
+
+class Latents(NamedTuple):
+    """Content of a file: plain values and arrays, shapes as in the module's docstring."""
+
+    note: dict[str, Any]
+    features: NDArray[np.float32]
+    labels: NDArray[np.int32]
+    centroids: NDArray[np.float32]
+    centroid_labels: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    variances: NDArray[np.float32] | None
+
+    @property
+    def class_names(self) -> list[str]:
+        return self.note["class_names"]
+
+
+def dump(latents: Latents) -> bytes:
+    """The bytes of a file; features in 16 bits where their range allows it."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, Any] = {k: v for k, v in latents._asdict().items() if k != "note"}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    if np.abs(latents.features).max(initial=0.0) < np.finfo(np.float16).max:
+        arrays["features"] = latents.features.astype(np.float16)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    note = json.dumps({"version": VERSION, **latents.note}, sort_keys=True)
+    return save(arrays, metadata={KEY: note})
+
+
+def read(path: Path) -> Latents:
+    """The checked content of a file, features as float32."""
+    try:
+        return _checked(*_parse(path))
+    except OSError as error:
+        raise OcilError(f"{path} cannot be read ({error.strerror}); check its rights.") from None
+    except _Wrong as problem:
+        raise OcilError(f"{path} {problem}.") from None
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Note and arrays; sizes are looked at before anything is taken into memory."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        header = int.from_bytes(stream.read(8), "little")
+        _need(8 <= size <= LARGEST, f"has {size} bytes, a file of latents has 8 to {LARGEST}")
+        sound = header <= min(size - 8, LARGEST_HEADER)
+        _need(sound, f"is no file of latents or cut off: its header would have {header} bytes")
+        try:
+            told = json.loads(stream.read(header))["__metadata__"][KEY]
+            note = json.loads(told)
+            stream.seek(0)
+            return note, load(stream.read())
+        except (ValueError, LookupError, TypeError, RecursionError, SafetensorError) as error:
+            problem = " ".join(str(error).split())[:120].rstrip(".")
+            raise _Wrong(f"is no whole file of latents ({problem}); {AGAIN}") from None
+
+
+def _checked(note: Any, arrays: dict[str, NDArray[Any]]) -> Latents:
+    _need(isinstance(note, dict) and type(note.get("version")) is int, "has no version")
+    _need(note["version"] <= VERSION, "was made by a newer ocil", "upgrade ocil")
+    for key in ("method", "data", "job", "readout"):
+        _need(_is_text(note.get(key)), f"has no text for '{key}'")
+    names: Any = note.get("class_names")
+    _need(isinstance(names, list) and 0 < len(names) <= MAX_CLASSES, "has no class names")
+    _need(all(_is_text(name) for name in names), "has class names that are not text")
+    features = _numbers(arrays, "features", 2)
+    count, width = features.shape
+    _need(count > 0 and width > 0, "holds no features")
+    centroids = _numbers(arrays, "centroids", 2)
+    rows = len(centroids)
+    _need(centroids.shape[1] == width, "has centroids of another width than its features")
+    weights = _numbers(arrays, "weights", 1)
+    _need(len(weights) == rows and bool((weights >= 0).all()), "has no weight for each centroid")
+    variances = _numbers(arrays, "variances", 2) if "variances" in arrays else None
+    if variances is not None:
+        sound = variances.shape == centroids.shape and bool((variances >= 0).all())
+        _need(sound, "has no variances for each centroid")
+    return Latents(
+        note,
+        features,
+        _positions(arrays, "labels", count, len(names)),
+        centroids,
+        _positions(arrays, "centroid_labels", rows, len(names)),
+        weights,
+        variances,
+    )
+
+
+def _numbers(arrays: dict[str, NDArray[Any]], name: str, dims: int) -> NDArray[np.float32]:
+    _need(name in arrays, f"lacks '{name}'")
+    array = arrays[name]
+    right = array.dtype in (np.float16, np.float32) and array.ndim == dims
+    _need(right, f"has '{name}' of a wrong type or shape")
+    _need(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in '{name}'")
+    return array.astype(np.float32)
+
+
+def _positions(
+    arrays: dict[str, NDArray[Any]], name: str, count: int, classes: int
+) -> NDArray[np.int32]:
+    _need(name in arrays, f"lacks '{name}'")
+    array = arrays[name]
+    _need(array.dtype == np.int32 and array.shape == (count,), f"has '{name}' of a wrong shape")
+    inside = not count or (int(array.min()) >= 0 and int(array.max()) < classes)
+    _need(inside, f"has '{name}' that are none of its classes")
+    return array
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and len(value) <= MAX_TEXT
+
+
+class _Wrong(Exception):
+    """What is wrong with a file, without its name."""
+
+
+def _need(condition: bool, complaint: str, remedy: str = AGAIN) -> None:
+    if not condition:
+        raise _Wrong(f"{complaint}; {remedy}")
