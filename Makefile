@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup run test test-slow lint results picture clean
+.PHONY: setup run test test-slow lint results picture docs clean
 
 setup: $(STAMP)
 
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e ".[data,report,dev]"
+	  -c constraints.txt -e ".[data,report,track,dev]"
 	@touch $(STAMP)
 
 run: setup
@@ -42,7 +42,16 @@ results: setup
 
 picture: setup
 	$(BIN)/ocil study digits --workers 2
-	$(BIN)/python docs/picture.py results/digits docs/first.png
+	$(BIN)/python docs/picture.py tasks results/digits docs/first.png
+	$(BIN)/python docs/picture.py pairs results/table-mnist docs/mnist.png
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build  # not --quiet: that hides broken links
+	@echo "Documentation: site/index.html"
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
 
 clean:
-	rm -rf $(VENV) runs report dist
+	rm -rf $(VENV) runs report dist site

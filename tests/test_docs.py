@@ -1,22 +1,135 @@
-"""The code of the tutorial runs."""
+"""The code of README, tutorial and guide runs, and what they point to exists."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-import ocil
+import ocil as package
+from ocil import checks, learners
+from ocil.learners import registry
+from ocil.run.folder import RunFolder
+from ocil.study.local import Job
 
-GUIDE = Path(ocil.__file__).parents[2] / "docs" / "own-data.md"
+ROOT = Path(package.__file__).parents[2]
+DOCS = ROOT / "docs"
+# ```language title="file to write"
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="an installed package has no docs")
 
 
-@pytest.mark.skipif(not GUIDE.exists(), reason="an installed package has no docs")
-def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """(language, file to write or "", text) of every block of code."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def run_python(page: Path, **names: object) -> dict[str, Any]:
+    """Carry out the Python of a page, block after block; returns all names it has made."""
+    for language, file, text in blocks(page):
+        if language == "python" and not file:
+            exec(compile(text, str(page), "exec"), names)
+    return names
+
+
+@pytest.fixture
+def own_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in a folder of our own, where src/ocil/learners counts as a part of the package."""
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) >= 7
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, str(GUIDE), "exec"), names)
+    more = str(tmp_path / "src" / "ocil" / "learners")
+    monkeypatch.setattr(learners, "__path__", [*learners.__path__, more])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("ocil.learners."):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of a study in this process: starting one for each is tested elsewhere, and slow."""
+
+    def carry_out(jobs: list[Job], *_: object) -> None:
+        for job in jobs:
+            if job.state == "waiting":
+                RunFolder(job.folder).create(job.plan)
+                package.resume_run(job.folder)
+                job.state = "finished"
+
+    monkeypatch.setattr("ocil.commands.study.carry_out", carry_out)
+
+
+def test_the_guide_to_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run_python(DOCS / "own-data.md")
+    assert {"model", "faces", "tuned", "stream"} <= set(names)
+
+
+@pytest.mark.usefixtures("own_learners", "quick_studies")
+def test_the_tutorial(ocil: Callable[..., Any], tmp_path: Path) -> None:
+    page, names = DOCS / "tutorial.md", dict[str, Any]()
+    for language, file, text in blocks(page):
+        if file:
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(text)
+        elif language == "python":
+            exec(compile(text, str(page), "exec"), names)
+        elif language == "toml":
+            tomllib.loads(text)
+        for line in text.splitlines() if language == "sh" else ():
+            if "tensorboard" in line and not importlib.util.find_spec("tensorboard"):
+                continue
+            said = ocil(*shlex.split(line)[1:])
+            assert said.code == 0, f"{line}: {said.err}"
+            if "--dry-run" in line:  # the runs above count, as the page says
+                assert "4 jobs, 2 finished, 2 to run" in said.out
+    methods = {record["method"] for _, record in names["find_records"]("runs")}
+    assert methods == {"er", "otc", "er-smooth"}
+    assert (tmp_path / "page" / "index.html").exists()
+
+
+def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(4).repeat(10)
+    x = np.eye(4, dtype=np.float32)[y]
+    names = run_python(ROOT / "README.md", x=x, y=y, x_new=x[:3])
+    assert package.load(tmp_path / "my.ocil").classes_.tolist() == [0, 1, 2, 3]
+    checks.a_batch_of_one(names["MyMethod"])
+
+
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "results/RESULTS.md")
+
+
+@pytest.mark.parametrize(
+    "page", sorted(p for pattern in PAGES for p in ROOT.glob(pattern)), ids=lambda p: p.name
+)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s#]+)", BLOCK.sub("", page.read_text(encoding="utf-8")))
+    inside = [link for link in links if not re.match(r"\w+:", link)]
+    assert [link for link in inside if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["overview.svg", "mark.svg"])
+def test_a_drawing_is_whole_and_needs_nothing_else(name: str) -> None:
+    drawing = (DOCS / name).read_text(encoding="utf-8")
+    root = ElementTree.fromstring(drawing)
+    assert root.find("{http://www.w3.org/2000/svg}title") is not None
+    assert not re.search(r"<script|<image|@import|@font-face", drawing)
+    used = set(re.findall(r'href="([^"]*)"', drawing)) | set(re.findall(r"url\(([^)]*)\)", drawing))
+    ids = {f"#{element.get('id')}" for element in root.iter() if element.get("id")}
+    assert used <= ids
+
+
+def test_every_method_has_a_card() -> None:
+    cards = {card.stem for card in (DOCS / "methods").glob("*.md")}
+    assert cards - {"index"} == set(registry.names()) - {"finetune", "joint"}
