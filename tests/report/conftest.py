@@ -109,3 +109,51 @@ def write_record() -> Callable[[Path, Record], Path]:
         return folder / "record.json"
 
     return write
+
+
+def _run(
+    method: str = "otc",
+    accuracy: float = 90.0,
+    *,
+    learned: float | None = None,
+    others: dict[str, float] | None = None,
+    seed: int = 0,
+    memory: int | None = 500,
+    data: str = "mnist",
+    tasks: int = 5,
+    settings: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """One class a task, 1 000 images each: `accuracy` at the end, `learned` just after learning.
+
+    A_T = accuracy and F = learned - accuracy at the reported read-out; `others` maps further
+    read-outs to their accuracy.
+    """
+    final = {"head": accuracy} | (others or {})
+    evaluations = []
+    for t in range(tasks):
+        for readout, percent in final.items():
+            fresh = percent if learned is None or t == tasks - 1 else learned
+            right = [round(10 * (fresh if i == t else percent)) for i in range(tasks)]
+            counts = {
+                "correct": [right[i] if i <= t else 0 for i in range(tasks)],
+                "total": [1000 if i <= t else 0 for i in range(tasks)],
+            }
+            evaluations.append(
+                counts | {"task": t, "readout": readout, "images": "all", "step": t + 1}
+            )
+    known = {
+        "tasks": [[i] for i in range(tasks)],
+        "class_names": [f"class {i}" for i in range(tasks)],
+        "evaluations": evaluations,
+        "readout": "head",
+        "readouts": list(final),
+    }
+    record = _record(method, seed=seed, memory=memory, data=data, settings=settings, **known)
+    return record | changes
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Record]:
+    """Records with a chosen accuracy and forgetting, on as many tasks as the paper has."""
+    return _run

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from ocil.errors import OcilError
 from ocil.report.results import results_markdown
 
 Make = Callable[..., dict[str, Any]]
+HOSTILE = "<script>alert(1)</script>|$x^2$ [red]\x1b[31m`_*=cmd()\n@a"
 Write = Callable[[Path, dict[str, Any]], Path]
 
 
@@ -94,3 +97,91 @@ def test_hostile_text_and_folder_names_show_as_text(
     assert "script" not in outside.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
     assert not re.search(r"^# Owned", written, re.MULTILINE)
     assert "````sh\n" in written
+
+
+@pytest.fixture
+def paper(tmp_path: Path, make_run: Make, write_record: Write) -> Path:
+    """OTC with four and one component on MNIST; four is a cell of the paper, one an ablation."""
+    for seed, lead in enumerate((1.0, 1.2, 1.1)):
+        record = make_run(accuracy=90.0 + lead, seed=seed, settings={"components": 4})
+        write_record(tmp_path / "table-mnist" / f"four{seed}", record)
+        record = make_run(accuracy=90.0, seed=seed, settings={"components": 1})
+        write_record(tmp_path / "ladder-mnist" / f"one{seed}", record)
+    return tmp_path
+
+
+def test_the_paper_comes_first_where_a_run_answers_to_it(paper: Path) -> None:
+    written = results_markdown(paper)
+    assert re.findall(r"^##+ .*", written, re.MULTILINE) == [
+        "## The paper's tables",
+        "### Tables 1 and 2: accuracy and forgetting",
+        "#### cifar10",
+        "#### cifar100",
+        "#### tiny-imagenet",
+        "### Table 3: memory chosen by the centroids or at random",
+        "### Table 4: MNIST",
+        "### Table 5: several passes over each task",
+        "#### cifar10",
+        "#### cifar100",
+        "## The paper's claims",
+        "### The comparisons behind the verdicts",
+        "## ladder-mnist",
+        "### mnist, memory 500",
+        "## table-mnist",
+        "### mnist, memory 500",
+    ]
+    assert "| 500 | otc | augment=none, steps=1 | head | 91.10 ± 0.10 | 93.6 ± 0.3 |" in written
+    assert "Table 3 | **confirmed** | holds in 4 of 4 |" in written
+    assert "| confirmed | ladder-mnist (3), table-mnist (3) |" in written
+    assert results_markdown(paper) == written
+
+
+def test_new_records_change_the_verdict(paper: Path, make_run: Make, write_record: Write) -> None:
+    for seed in range(3):
+        worse = make_run(accuracy=80.0 + seed / 10, seed=seed, settings={"components": 4})
+        write_record(paper / "table-mnist" / f"four{seed}", worse)
+    assert "Table 3 | **refuted** | holds in 4 of 4 |" in results_markdown(paper)
+
+
+def test_notes_are_read_and_checked(paper: Path) -> None:
+    note = """
+    [[note]]
+    method = "otc"
+    data = "mnist"
+    memory = MEMORY
+    sentence = "Fewer steps."
+    records = ["ladder-mnist/one0"]
+    """
+    (paper / "notes.toml").write_text(note.replace("MEMORY", "500"))
+    link = "[ladder-mnist/one0](ladder-mnist/one0/record.json)"
+    assert f"accuracy -2.50. Fewer steps. ({link})\n" in results_markdown(paper)
+    (paper / "notes.toml").write_text(note.replace("MEMORY", "1500"))
+    with pytest.raises(OcilError, match="explains a difference"):
+        results_markdown(paper)
+
+
+def test_results_load_no_torch(paper: Path) -> None:
+    code = (
+        "import sys\n"
+        "from ocil.report.results import results_markdown\n"
+        "assert 'claims' in results_markdown(sys.argv[1])\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(paper)]).returncode == 0
+
+
+@pytest.mark.parametrize("value", [HOSTILE, [1, {}], {"above": 1}, None, True, -1, 1e300])
+def test_odd_settings_of_a_paper_run_show_as_text(
+    tmp_path: Path, make_run: Make, write_record: Write, value: Any
+) -> None:
+    plain = make_run()["settings"]
+    odd = dict.fromkeys(
+        [*plain, "components", "choice", "epochs", "limit_per_class", HOSTILE], value
+    )
+    for number, settings in enumerate((plain, plain | {"lr": value}, odd, plain | {"x": value})):
+        record = make_run(settings=settings, epochs=None, command=f"ocil run {HOSTILE}")
+        write_record(tmp_path / "table-mnist" / f"job{number}", record)
+    outside = re.sub(r"^```sh\n.*?^```$", "", results_markdown(tmp_path), flags=re.M | re.S)
+    assert "The paper's claims" in outside
+    assert "<" not in outside
+    assert not re.search(r"^=cmd|^@a", outside, re.MULTILINE)

@@ -106,12 +106,12 @@ class Group:
 
     def summary(self, metric: str, readout: str | None = None) -> Summary | None:
         """A metric of a read-out (the reported one by default) over the runs that have it."""
-        return _summary([run[metric] for run in self.numbers(readout or self.readout)])
+        return summarise([run[metric] for run in self.numbers(readout or self.readout)])
 
     def fact(self, key: str, factor: float = 1.0) -> Summary | None:
         """A number that the records hold, such as seconds, over the runs that have it."""
         values = [record.get(key) for record in self.records]
-        return _summary([None if value is None else factor * value for value in values])
+        return summarise([None if value is None else factor * value for value in values])
 
     def matrices(self, readout: str) -> NDArray[np.float64]:
         """Accuracy matrices of the runs: (runs, T, T)."""
@@ -147,17 +147,18 @@ def group(records: Iterable[Record]) -> list[Group]:
     return [Group(tuple(runs[seed] for seed in sorted(runs))) for _, runs in ordered]
 
 
-def labels(groups: Sequence[Group]) -> list[str]:
+def labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list[str]:
     """For each group the settings that differ between the groups of its data and split: "steps=2".
 
     A setting that varies within a method is shown in every row that knows it. One that only
     differs from method to method is shown where it is not the value of the majority, so that
     what belongs to one method (such as joint learning's order) does not fill every row.
+    What the reader sees elsewhere (`known`) is left out.
     """
     parts: dict[int, list[str]] = {id(g): [] for g in groups}
     for place in sorted({(g.data, g.split) for g in groups}):
         here = [g for g in groups if (g.data, g.split) == place]
-        for key in sorted({key for g in here for key in g.settings} - NAMED):
+        for key in sorted({key for g in here for key in g.settings} - NAMED - known):
             for g in _shown_in(key, [g for g in here if key in g.settings], here):
                 parts[id(g)].append(f"{text.plain(key, 40)}={text.setting(g.settings[key])}")
     return [", ".join(parts[id(g)]) for g in groups]
@@ -186,6 +187,7 @@ def _order(record: Record, key: str) -> tuple[Any, ...]:
     return record["data"], record["split"], memory is None, memory or 0, record["method"], key
 
 
-def _summary(values: Iterable[float | None]) -> Summary | None:
+def summarise(values: Iterable[float | None]) -> Summary | None:
+    """Mean and deviation of the values that are known; None where none is."""
     known = [float(value) for value in values if value is not None]
     return Summary(*metrics.mean_and_deviation(known), len(known)) if known else None

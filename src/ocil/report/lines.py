@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ocil.report.figures import Line
+from ocil.report.charts import Line
 from ocil.report.groups import Group
 from ocil.report.show import task_names
 from ocil.run import metrics

@@ -1,16 +1,21 @@
-"""RESULTS.md: every study's records as tables with the commands that made them."""
+"""RESULTS.md: the paper's tables and claims, then every study, from records and their commands."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ocil.errors import OcilError
 from ocil.report import text
+from ocil.report.claimtable import claims_section
 from ocil.report.groups import Group, Record, group
+from ocil.report.notes import check_used, read_notes
+from ocil.report.paper import paper_rows, paper_tables
 from ocil.report.render import to_markdown
-from ocil.report.tables import comparison
+from ocil.report.runs import Run
+from ocil.report.streams import read_streams
+from ocil.report.tables import commands, comparison
+from ocil.report.times import Times
 from ocil.run.reading import find_records
 
 _INTRODUCTION = """\
@@ -31,12 +36,36 @@ def results_markdown(root: Path | str) -> str:
     STUDY/README.md, if there is one, introduces the section of its study.
     """
     root = Path(root)
+    found = {
+        path.relative_to(root).parent.as_posix(): record for path, record in find_records(root)
+    }
     studies: dict[str, list[Record]] = {}
-    for path, record in find_records(root):
-        folders = path.relative_to(root).parts[:-1]
-        studies.setdefault(folders[0] if len(folders) > 1 else "", []).append(record)
+    for name, record in found.items():
+        studies.setdefault(_study(name), []).append(record)
     sections = [_section(root, name, studies[name]) for name in sorted(studies)]
-    return "\n".join([_INTRODUCTION, *(sections or ["There are no records yet.\n"])])
+    paper = _paper(root, studies, found)
+    return "\n".join([_INTRODUCTION, *paper, *(sections or ["There are no records yet.\n"])])
+
+
+def _study(name: str) -> str:
+    """The study of the record STUDY/JOB; empty for a run that lies alone."""
+    return name.split("/")[0] if "/" in name else ""
+
+
+def _paper(
+    root: Path, studies: Mapping[str, Sequence[Record]], found: Mapping[str, Record]
+) -> list[str]:
+    """The paper's tables and claims, where a run answers to one of its cells."""
+    tables = paper_rows(studies)
+    rows = [row for members in tables.values() for row in members]
+    notes = read_notes(root, found)
+    check_used(notes, rows, root)
+    if not any(row.group for row in rows):
+        return []
+    runs = [Run(record, _study(name), name) for name, record in found.items()]
+    times = Times(list(found.values()))
+    claims = claims_section(runs, read_streams(root))
+    return [*paper_tables(tables, notes, found, times.seconds), *claims]
 
 
 def _section(root: Path, study: str, records: Sequence[Record]) -> str:
@@ -66,18 +95,6 @@ def _title(data: str, size: int | None, split: str) -> str:
     title += ", no memory" if size is None else f", memory {size}"
     tuning = "Tuning, on images held out of the training set: "
     return tuning + title if split == "validation" else title
-
-
-def commands(groups: Sequence[Group]) -> str:
-    """A code block with the command of each group's first run and the seeds of all."""
-    lines = []
-    for g in groups:
-        seeds = "seed" if len(g.seeds) == 1 else "seeds"
-        shown = text.command(g.first["command"])
-        lines.append(f"{shown}  # {seeds} {text.number_ranges(g.seeds)}\n")
-    ticks = max([2, *(len(run) for line in lines for run in re.findall("`+", line))])
-    fence = "`" * (ticks + 1)
-    return f"{fence}sh\n{''.join(lines)}{fence}\n"
 
 
 def _readme(path: Path) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -129,6 +130,18 @@ def comparison(groups: Sequence[Group]) -> Table:
         forgotten = measured(g.summary("forgetting"))
         body.append([g.method, label, *shown, forgotten, len(g.records), images])
     return Table(columns, body)
+
+
+def commands(groups: Sequence[Group]) -> str:
+    """A code block with the command of each group's first run and the seeds of all."""
+    lines = []
+    for g in groups:
+        seeds = "seed" if len(g.seeds) == 1 else "seeds"
+        shown = text.command(g.first["command"])
+        lines.append(f"{shown}  # {seeds} {text.number_ranges(g.seeds)}\n")
+    ticks = max([2, *(len(run) for line in lines for run in re.findall("`+", line))])
+    fence = "`" * (ticks + 1)
+    return f"{fence}sh\n{''.join(lines)}{fence}\n"
 
 
 def measured(summary: Summary | None) -> str:

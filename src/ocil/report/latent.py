@@ -1,0 +1,154 @@
+"""Latent pictures: test features and centroids of runs with `--latents`, embedded in the plane.
+
+t-SNE (van der Maaten and Hinton, JMLR 2008) places features and centroids together, from a fixed
+start, after the directions of largest variance were kept. It shows who is near to whom: distances
+between far groups, and the area of a group, say nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ocil.errors import OcilError
+from ocil.report import text
+from ocil.report.groups import Group, labels
+from ocil.run import latentfile
+from ocil.run.latentfile import Latents
+from ocil.run.reading import Record, find_records
+
+POINTS = 1_000  # features in a picture; t-SNE of all that a file holds takes three times as long
+DIMENSIONS = 50  # kept before t-SNE: the rest is noise that costs time
+NEIGHBOURS = 30.0  # perplexity
+
+_log = logging.getLogger(__name__)
+
+
+class Kept(NamedTuple):
+    """A run with latents: the path of its record, the record, the content of the file."""
+
+    path: Path
+    record: Record
+    latents: Latents
+
+
+def find_latents(folders: Iterable[Path], skip_bad: bool = False) -> list[Kept]:
+    """Every run below the folders that kept its latents, in order of path.
+
+    A bad file is an error, or only reported where `skip_bad` says so.
+    """
+    found = []
+    for folder in folders:
+        for path, record in find_records(folder):
+            file = path.with_name(latentfile.NAME)
+            if not file.exists():
+                continue
+            try:
+                latents = latentfile.read(file)
+                if latents.note["job"] != record.get("job"):
+                    raise OcilError(
+                        f"{file} belongs to another run than {path}; copy both together again."
+                    )
+                found.append(Kept(path, record, latents))
+            except OcilError as problem:
+                if not skip_bad:
+                    raise
+                _log.warning("Left out: %s", problem)
+    return found
+
+
+def pictures(folder: Path | str, points: int = POINTS, skip_bad: bool = False) -> list[dict]:
+    """A picture for each run with latents below a folder, as plain data for a page.
+
+    title, path (of the record), and for every mark x, y (floats, the picture fills [-1, 1]),
+    label (name of its class) and kind ("feature" or "centroid"). Features come first.
+    """
+    kept = find_latents([Path(folder)], skip_bad)
+    return [picture(k, title, points) for k, title in zip(kept, titles(kept), strict=True)]
+
+
+def picture(kept: Kept, title: str, points: int = POINTS) -> dict[str, Any]:
+    """One run's picture; see `pictures`."""
+    latents = kept.latents
+    chosen = balanced(latents.labels, points)
+    chosen = chosen[np.argsort(latents.labels[chosen], kind="stable")]  # class after class
+    place = embed(np.concatenate([latents.features[chosen], latents.centroids]))
+    classes = [*latents.labels[chosen].tolist(), *latents.centroid_labels.tolist()]
+    return {
+        "title": title,
+        "path": kept.path,
+        "x": np.round(place[:, 0], 3).tolist(),
+        "y": np.round(place[:, 1], 3).tolist(),
+        "label": [text.plain(latents.class_names[c], 40) for c in classes],
+        "kind": ["feature"] * len(chosen) + ["centroid"] * len(latents.centroids),
+    }
+
+
+def titles(kept: list[Kept]) -> list[str]:
+    """Method, data, memory and what tells the runs of one method and data set apart."""
+    groups = [Group((k.record,)) for k in kept]
+    shown = [""] * len(groups)
+    for pair in {(g.method, g.data) for g in groups}:
+        here = [i for i, g in enumerate(groups) if (g.method, g.data) == pair]
+        for i, label in zip(here, labels([groups[i] for i in here]), strict=True):
+            shown[i] = label
+    several = len({g.first["seed"] for g in groups}) > 1
+    found = []
+    for g, label in zip(groups, shown, strict=True):
+        parts = [g.method, g.data, *([] if g.memory is None else [f"memory {g.memory}"])]
+        parts += [f"seed {g.first['seed']}"] * several + [label] * bool(label)
+        found.append(text.plain(", ".join(parts)))
+    return found
+
+
+def balanced(classes: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+    """Positions of at most `count` points, the first of every class before the second of any.
+
+    >>> balanced(np.array([0, 0, 0, 1, 2], np.int32), 4).tolist()
+    [0, 1, 3, 4]
+    """
+    turn = np.zeros(len(classes), np.int64)
+    for c in np.unique(classes):
+        own = np.flatnonzero(classes == c)
+        turn[own] = np.arange(len(own))
+    return np.sort(np.argsort(turn, kind="stable")[:count])
+
+
+def embed(points: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Places (n, 2) in [-1, 1] of points (n, d), the same at every call."""
+    reduced = principal(points, DIMENSIONS)[0]
+    flat = np.zeros((len(points), 2))
+    flat[:, : reduced.shape[1]] = reduced[:, :2]
+    spread = flat[:, 0].std()
+    if len(points) > 4 and spread > 0:
+        from sklearn.manifold import TSNE
+        from threadpoolctl import threadpool_limits
+
+        near = min(NEIGHBOURS, (len(points) - 1) / 3)
+        # The start is small, so that the attraction of neighbours decides.
+        start = (flat / spread * 1e-4).astype(np.float32)
+        tsne = TSNE(perplexity=near, init=start, random_state=0, n_jobs=1)  # pyright: ignore
+        with threadpool_limits(1):  # threads add up in another order, and wait for each other
+            flat = tsne.fit_transform(reduced.astype(np.float32)).astype(np.float64)
+    flat -= (flat.max(0) + flat.min(0)) / 2
+    return flat / max(np.abs(flat).max(initial=0.0), 1e-12)
+
+
+def principal(points: NDArray[Any], dims: int) -> tuple[NDArray[np.float64], float]:
+    """Points (n, d) -> (n, min(dims, n, d)) along the directions of largest variance.
+
+    Beside them the share of the variance that they keep. Signs are fixed, so that the result does
+    not depend on the library that computes it.
+    """
+    centred = points.astype(np.float64) - points.mean(0, dtype=np.float64)
+    _, size, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:dims]
+    largest = np.abs(directions).argmax(1)
+    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]
+    total = float((size**2).sum())
+    return centred @ directions.T, float((size[:dims] ** 2).sum() / total) if total else 1.0

@@ -1,0 +1,1 @@
+"""Parts of the page: pictures as SVG, their data for the script, sections and cards, templates."""
