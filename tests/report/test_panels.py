@@ -60,6 +60,13 @@ def test_without_a_sweep_there_is_one_sentence(make_record: Make) -> None:
             panels.centroid_charts(records)
 
 
+def test_a_record_with_an_odd_number_of_centroids_is_left_out(make_record: Make) -> None:
+    odd: tuple[Any, ...] = ("4", -1, 10**9, None, [4])
+    records = [make_record("otc", memory=200, settings={"components": k}) for k in odd]
+    (chart,) = panels.centroid_charts(sweep(make_record) + records)
+    assert [s.x for s in chart.series] == [[1.0, 2.0, 4.0]] * 2
+
+
 def test_a_line_for_each_method_through_the_tasks(make_record: Make) -> None:
     records = [make_record(m, seed=s, shift=s) for m in ("er", "otc") for s in (0, 2)]
     records += [make_record("er", memory=1500), make_record("er", steps=2, settings={"steps": 2})]

@@ -106,6 +106,19 @@ def test_a_kill_at_the_end_leaves_a_run_that_can_be_finished(
     assert folder.latents.read_bytes() == (tmp_path / "whole/latents.safetensors").read_bytes()
 
 
+def test_a_learner_that_shows_nothing_still_has_its_record(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("ocil.learners.learner.Learner.latent_points", broken)
+    assert run("a", latents=True)["state_sha256"]
+    assert (tmp_path / "a" / "record.json").exists()
+    assert not (tmp_path / "a" / "latents.safetensors").exists()
+    assert "The latents could not be collected" in caplog.text
+
+
 def test_a_full_disk_is_one_sentence(
     plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def latent_charts(kept: Sequence[Kept]) -> list[Chart]:
 
 def centroid_charts(records: Iterable[Record]) -> list[Chart]:
     """Final average accuracy against the centroids a class; a line for each memory and choice."""
-    groups = [g for g in group(records) if SETTING in g.settings]
+    groups = [g for g in group(records) if _centroids(g) and _finals(g)]
     found = []
     for title, here in _places(groups, with_memory=False):
         sweeps: dict[tuple[object, ...], list[Group]] = {}
@@ -54,16 +54,21 @@ def centroid_charts(records: Iterable[Record]) -> list[Chart]:
 
 
 def _sweep(groups: Sequence[Group], name: str, look: int) -> Series:
-    ordered = sorted(groups, key=lambda g: g.settings[SETTING])
-    runs = [[n for n in _finals(g) if n is not None] for g in ordered]
-    known = [(g, values) for g, values in zip(ordered, runs, strict=True) if values]
-    ends = [interval(values) for _, values in known]
+    ordered = sorted(groups, key=_centroids)
+    ends = [interval(_finals(g)) for g in ordered]
     middle, low, high = ([end[part] for end in ends] for part in range(3))
-    return Series(name, [float(g.settings[SETTING]) for g, _ in known], middle, low, high, look)
+    return Series(name, [float(_centroids(g)) for g in ordered], middle, low, high, look)
 
 
-def _finals(g: Group) -> list[float | None]:
-    return [run["accuracy"] for run in g.numbers(g.readout)]
+def _centroids(g: Group) -> int:
+    """Their number, 0 where a record tells none that can be drawn."""
+    told = g.settings.get(SETTING)
+    return told if type(told) is int and 0 < told < 10_000 else 0
+
+
+def _finals(g: Group) -> list[float]:
+    known = [run["accuracy"] for run in g.numbers(g.readout)]
+    return [accuracy for accuracy in known if accuracy is not None]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:

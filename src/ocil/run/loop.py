@@ -289,5 +289,9 @@ class _Run:
     def _write_latents(self) -> None:
         of = {"method": self.plan.method, "data": self.settings.data, "job": self.plan.job}
         names = self.dataset.class_names
-        found = latents.collect(self.session, self.test_images, self.test_labels, names, of)
+        try:
+            found = latents.collect(self.session, self.test_images, self.test_labels, names, of)
+        except Exception:  # a learner that shows nothing: the result matters more than pictures
+            log.warning("The latents could not be collected; the record is whole.", exc_info=True)
+            return
         write_atomic(self.folder.latents, latentfile.dump(found))
