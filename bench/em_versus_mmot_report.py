@@ -102,7 +102,7 @@ def draw_figure(record: dict[str, Any], path: Path) -> None:
     axes[0, 0].legend(fontsize=7, ncols=2)
     names = list(record["summary"])
     axes[1, 0].barh(names, [record["summary"][name]["ms"] for name in names])
-    axes[1, 0].set(xlabel="processor ms an update", xscale="log")
+    axes[1, 0].set(xlabel="processor ms an update, fits included")
     axes[1, 0].invert_yaxis()
     _bars(axes[1, 1], record["costs"])
     figure.savefig(path, dpi=150)

@@ -213,6 +213,8 @@ def test_where_nothing_is_trained_the_fits_work_as_well():
         session = checks.make(Otc, net="identity", ema=0.0, **changes)
         checks.feed(session, checks.TWO_TASKS, batches=10)
         learner = session.learner
+        if "fit" in changes:
+            assert bool((learner.mixtures.fitted > 0).all())
         right = learner.scores(checks.images([3, 1, 0, 2], seed=5)).argmax(1)
         assert right.tolist() == [0, 1, 2, 3]
 
