@@ -136,3 +136,30 @@ def test_the_plain_dual_collapses_sigma_and_the_default_does_not() -> None:
             mixtures.update(torch.randn(6, 32, generator=g), torch.zeros(6, dtype=torch.long), g)
         ratio[s.objective] = float(mixtures.var.mean().sqrt())
     assert ratio["dual"] < 0.6 and ratio["sinkhorn"] == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("objective", ["dual", "nll", "debiased"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_variances_stay_above_the_floor(objective: str, grown: bool) -> None:
+    """Also where the classes were announced before their first points, as OTC does."""
+    g = torch.Generator().manual_seed(0)
+    s = replace(DUAL, objective=objective, floor=0.05, rate_sigma=0.3)
+    mixtures = Mixtures(4, s)
+    if grown:
+        mixtures.store.grow(2)
+    y = torch.arange(16) % 2
+    for _ in range(200):
+        mixtures.update(torch.randn(16, 4, generator=g) * 0.1 + y[:, None], y, g)
+    assert mixtures.base.tolist() == pytest.approx([0.01] * 4, rel=0.25)
+    least = 0.05 * float(mixtures.base.mean())
+    assert float(mixtures.var.min()) >= 0.999 * least
+
+
+def test_a_class_that_collapses_to_a_point_keeps_the_numbers_finite() -> None:
+    g = torch.Generator().manual_seed(0)
+    mixtures = Mixtures(4, replace(DUAL, rate_sigma=0.5))
+    mixtures.store.grow(1)
+    for _ in range(200):
+        mixtures.update(torch.tensor([[1.0, 0, 0, 0]]).repeat(8, 1), torch.zeros(8).long(), g)
+    assert torch.isfinite(mixtures.mu).all() and torch.isfinite(mixtures.log_pi).all()
+    assert torch.isfinite(mixtures.var).all() and bool((mixtures.var > 0).all())

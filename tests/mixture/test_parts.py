@@ -1,6 +1,7 @@
 """Moments, reading, seeding, grouping and the growing store."""
 
 import numpy as np
+import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
@@ -11,6 +12,7 @@ from ocil.mixture.moments import (
     merge,
     merged_gaussian,
     regularise,
+    variance_within,
     weighted_moments,
     window_points,
 )
@@ -160,3 +162,14 @@ def test_store_grows_and_keeps_its_rows() -> None:
     store.grow(20)
     assert store["a"].shape == (20, 2) and store["a"][0].tolist() == [1, 1]
     assert store["a"][19].tolist() == [7, 7] and store["n"].tolist() == [11] + [3] * 19
+
+
+def test_variance_within_against_each_row_alone() -> None:
+    z = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] + [False] * 4])
+    rows = [z[0], z[1, :2]]
+    wanted = sum((r - r.mean(0)).square().sum(0) for r in rows) / (4 + 1)
+    found = variance_within(z, mask)
+    assert found is not None
+    assert found.tolist() == pytest.approx(wanted.tolist())
+    assert variance_within(z, mask & mask.cumsum(1).eq(1)) is None

@@ -20,7 +20,15 @@ from torch import Tensor
 from ocil.errors import OcilError
 from ocil.mixture import em, gradient, starts
 from ocil.mixture.grouping import Bools, Group, Ints, group_by_class, ring, split
-from ocil.mixture.moments import Moments, Points, merge, weighted_moments, window_points
+from ocil.mixture.moments import (
+    Moments,
+    Points,
+    least_variance,
+    merge,
+    variance_within,
+    weighted_moments,
+    window_points,
+)
 from ocil.mixture.reader import MixtureReader
 from ocil.mixture.sampling import draw_gumbel
 from ocil.mixture.settings import MixtureSettings
@@ -265,10 +273,17 @@ class Mixtures(MixtureReader):
     def _gradient_step(
         self, classes: Ints, first: Ints, count: Ints, generator: torch.Generator
     ) -> None:
-        """dual, debiased, nll; the floor is a share of the running pooled variance."""
+        """dual, debiased, nll; the floor is a share of the running variance within classes.
+
+        These objectives pull the variances down without end, so it is taken from the points.
+        """
         rows, q = self._device(classes), self.settings.queue
         flat, mask = (self._device(part) for part in ring(classes, first, count, q))
+        z = self._points(flat)
+        var = variance_within(z, mask)
+        if var is not None:
+            self.base.lerp_(var, 0.05 if self.base.any() else 1.0)
         floor = self.settings.floor * self.base.mean()
         steps = torch.from_numpy(self.store.host("steps")[classes])
         step = gradient.GradientStep(self.store, rows, steps, self.settings)
-        step.run(self._points(flat), mask, floor, generator)
+        step.run(z, mask, floor.clamp(min=least_variance(z.dtype)), generator)

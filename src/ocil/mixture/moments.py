@@ -86,8 +86,26 @@ def regularise(moments: Moments, base: Tensor, prior: float, floor: float) -> tu
     total = (mass.sum(-1) + prior).clamp(min=1e-12).view(-1, 1, 1)
     pooled = torch.bmm(mass.unsqueeze(1) / total, moments.var) + (prior / total) * base
     share = (mass / (mass + prior).clamp(min=1e-12)).unsqueeze(-1)
-    least = (floor * pooled.mean(-1, keepdim=True)).clamp(min=torch.finfo(mass.dtype).tiny * 1e8)
+    least = (floor * pooled.mean(-1, keepdim=True)).clamp(min=least_variance(mass.dtype))
     return torch.lerp(pooled, moments.var, share).clamp_(min=least), pooled
+
+
+def least_variance(dtype: torch.dtype) -> float:
+    """What no variance may fall below, so that its reciprocal and their products stay finite."""
+    return torch.finfo(dtype).tiny * 1e8
+
+
+def variance_within(z: Tensor, mask: Tensor) -> Tensor | None:
+    """Variance (d,) of points (B, n, d) about the mean of their row, all rows pooled.
+
+    sum_bn mask |z - mean_b|^2 / sum_b (n_b - 1); None where no row has two points.
+    """
+    kept, count = mask.unsqueeze(-1), mask.sum(-1)
+    spare = int((count - 1).clamp(min=0).sum())
+    if not spare:
+        return None
+    mean = (z * kept).sum(1, keepdim=True) / count.clamp(min=1).view(-1, 1, 1)
+    return ((z - mean) * kept).square().sum((0, 1)) / spare
 
 
 def merged_gaussian(mu: Tensor, var: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
