@@ -157,7 +157,7 @@ def test_variances_stay_above_the_floor(objective: str, grown: bool) -> None:
 
 def test_a_class_that_collapses_to_a_point_keeps_the_numbers_finite() -> None:
     g = torch.Generator().manual_seed(0)
-    mixtures = Mixtures(4, replace(DUAL, rate_sigma=0.5))
+    mixtures = Mixtures(4, replace(DUAL, rate_sigma=0.5, reseed_every=0))
     mixtures.store.grow(1)
     for _ in range(200):
         mixtures.update(torch.tensor([[1.0, 0, 0, 0]]).repeat(8, 1), torch.zeros(8).long(), g)
