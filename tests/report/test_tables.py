@@ -83,6 +83,22 @@ def test_comparison_puts_readouts_side_by_side(make_record: Make) -> None:
     assert isinstance(floor[2], Strong)
 
 
+def test_full_comparison_adds_what_runs_cost_and_counts_trials_once(make_record: Make) -> None:
+    tried = [make_record(seed=100) | {"split": "validation", "job": job} for job in "aab"]
+    other = make_record("scr") | {"split": "validation", "job": "c"}
+    trials = tables.count_trials([*tried, other, make_record()])
+    assert trials == {("er", "mnist"): 2, ("scr", "mnist"): 1}
+    record = make_record() | {
+        "gradient_steps_per_batch": 2, "bytes_held": 4_242_200, "seconds": 389.9
+    }  # fmt: skip
+    table = tables.full_comparison(group([record]), trials)
+    learning = group([record])[0].summary("learning")
+    assert dict(zip(table.columns[-5:], table.rows[0][-5:], strict=True)) == {
+        "steps": "2", "MB held": "4.24", "seconds": "390", "learning": str(learning), "trials": 2,
+    }  # fmt: skip
+    assert tables.full_comparison(group([record]), {}).rows[0][-1] == 0
+
+
 def test_negative_numbers_are_numbers_in_csv_but_text_is_defused() -> None:
     table = Table(("=a", "b"), [[-1.5, "-x"], [None, Strong("@y")]])
     assert to_csv(table) == "'=a,b\n-1.5,'-x\n,'@y\n"

@@ -14,7 +14,7 @@ from ocil.report.paper import paper_rows, paper_tables
 from ocil.report.render import to_markdown
 from ocil.report.runs import Run
 from ocil.report.streams import read_streams
-from ocil.report.tables import commands, comparison
+from ocil.report.tables import commands, count_trials, full_comparison
 from ocil.report.times import Times
 from ocil.run.reading import find_records
 
@@ -24,8 +24,11 @@ _INTRODUCTION = """\
 Made by `make results` from the records in this folder; do not edit. Accuracies and forgetting are
 percent, mean ± standard deviation (n - 1) over seeds. Columns named after a read-out hold the
 average accuracy over all tasks at the end of the stream; the bold one is the read-out that the
-runs report, and forgetting is that read-out's. Images/step counts the images that go forward and
-backward through the net per batch of the stream.
+runs report, and forgetting and learning (the accuracy on each task just after it was learned) are
+that read-out's. Images/step counts the images that go through the net per batch of the stream,
+steps the gradient steps per batch, MB held the memory, averaged weights and whatever else a method keeps
+beside its net. Seconds are as recorded, on machines that did other work as well. Trials are the
+runs on held-out training images, of this method and data set, that any setting was chosen by.
 """
 _MAX_README = 200_000  # characters
 
@@ -42,7 +45,8 @@ def results_markdown(root: Path | str) -> str:
     studies: dict[str, list[Record]] = {}
     for name, record in found.items():
         studies.setdefault(_study(name), []).append(record)
-    sections = [_section(root, name, studies[name]) for name in sorted(studies)]
+    trials = count_trials(found.values())
+    sections = [_section(root, name, studies[name], trials) for name in sorted(studies)]
     paper = _paper(root, studies, found)
     return "\n".join([_INTRODUCTION, *paper, *(sections or ["There are no records yet.\n"])])
 
@@ -68,13 +72,16 @@ def _paper(
     return [*paper_tables(tables, notes, found, times.seconds), *claims]
 
 
-def _section(root: Path, study: str, records: Sequence[Record]) -> str:
+def _section(
+    root: Path, study: str, records: Sequence[Record], trials: Mapping[tuple[str, str], int]
+) -> str:
     title, body = _readme(root / study / "README.md") if study else ("", "")
     heading = title or text.markdown(text.plain(study or "single runs"))
-    return "\n".join([f"## {heading}\n", *([body] if body else []), *_tables(group(records))])
+    tables = _tables(group(records), trials)
+    return "\n".join([f"## {heading}\n", *([body] if body else []), *tables])
 
 
-def _tables(groups: Sequence[Group]) -> Iterator[str]:
+def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Iterator[str]:
     """One table for each data set, split and memory size; tuning comes last.
 
     Runs without a memory (the floor) stand in every table of their data set and split.
@@ -86,7 +93,7 @@ def _tables(groups: Sequence[Group]) -> Iterator[str]:
         for size in sorted({g.memory for g in here if g.memory is not None}) or [None]:
             members = [g for g in here if g.memory == size and size is not None] + free
             yield f"### {_title(data, size, split)}\n"
-            yield to_markdown(comparison(members))
+            yield to_markdown(full_comparison(members, trials))
             yield commands(members)
 
 

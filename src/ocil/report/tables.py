@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ocil.report import text
@@ -130,6 +131,34 @@ def comparison(groups: Sequence[Group]) -> Table:
         forgotten = measured(g.summary("forgetting"))
         body.append([g.method, label, *shown, forgotten, len(g.records), images])
     return Table(columns, body)
+
+
+def full_comparison(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Table:
+    """`comparison` with what the runs cost, and the trials (method, data) that preceded them."""
+    table = comparison(groups)
+    columns = (*table.columns, "steps", "MB held", "seconds", "learning", "trials")
+    body = [
+        [
+            *row,
+            rounded(g.fact("gradient_steps_per_batch")),
+            rounded(g.fact("bytes_held", 1e-6)),
+            rounded(g.fact("seconds")),
+            measured(g.summary("learning")),
+            trials.get((g.method, g.data), 0),
+        ]
+        for g, row in zip(groups, table.rows, strict=True)
+    ]
+    return Table(columns, body)
+
+
+def count_trials(records: Iterable[Record]) -> dict[tuple[str, str], int]:
+    """Different runs on held-out images by (method, data)."""
+    jobs = {
+        (record["method"], record["data"], record.get("job") or record["command"])
+        for record in records
+        if record["split"] == "validation"
+    }
+    return dict(Counter((method, data) for method, data, _ in jobs))
 
 
 def commands(groups: Sequence[Group]) -> str:
