@@ -26,9 +26,9 @@ percent, mean ± standard deviation (n - 1) over seeds. Columns named after a re
 average accuracy over all tasks at the end of the stream; the bold one is the read-out that the
 runs report, and forgetting and learning (the accuracy on each task just after it was learned) are
 that read-out's. Images/step counts the images that go through the net per batch of the stream,
-steps the gradient steps per batch, MB held the memory, averaged weights and whatever else a method keeps
-beside its net. Seconds are as recorded, on machines that did other work as well. Trials are the
-runs on held-out training images, of this method and data set, that any setting was chosen by.
+steps the gradient steps per batch, MB held the memory, averaged weights and whatever else a method
+keeps beside its net. Seconds are as recorded, on machines that did other work as well. Trials are
+the runs on held-out training images, of this method and data set, that any setting was chosen by.
 """
 _MAX_README = 200_000  # characters
 
