@@ -7,12 +7,14 @@ many steps of AdamW as the method takes. The two take turns, one batch each; pri
 the median ratio of their processor times in a turn, and which share of the method's own time its
 parts take: augmentation, the net forwards (with what a method hangs on it for that pass), all
 backward passes, the optimiser, and the rest, which is the method's own arithmetic, its memory and
-the average of the weights.
+the average of the weights. MOSE's net has exits that the bare net lacks; the line `mose (exits)`
+has them in the bare loop too.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +29,8 @@ from methods import DATA, Candidate
 
 from ocil import augment, nets
 from ocil.data import SOURCES
-from ocil.learners import registry
 from ocil.learners.learner import Learner, as_float
 from ocil.nets.heads import GrowingLinear
-from ocil.settings import Settings
 
 CLASSES = 4  # what a candidate has met
 ENTRIES = ("forward", "forward_stages", "forward_blocks", "forward_maps")  # of a net
@@ -110,12 +110,25 @@ def watching(learner: Learner) -> Iterator[Watched]:
         yield seen
 
 
+class AllExits(torch.nn.Module):
+    """MOSE's net with the exits of its stages, whose features (n, d) are added up."""
+
+    def __init__(self, model: torch.nn.Module, features: int) -> None:
+        super().__init__()
+        self.model, self.features = copy.deepcopy(model), features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack(self.model.stages(x)).sum(0)  # pyright: ignore
+
+
 class BareLoop:
     """A net with a head and an optimiser, and nothing else."""
 
-    def __init__(self, settings: Settings, shape: tuple[int, ...]) -> None:
-        self.draw = torch.Generator().manual_seed(0)
+    def __init__(self, learner: Learner, shape: tuple[int, ...], exits: bool = False) -> None:
+        self.draw, settings = torch.Generator().manual_seed(0), learner.settings
         self.net = nets.build(settings.net, shape, width=settings.width, generator=self.draw)
+        if exits:
+            self.net = AllExits(learner.model, int(self.net.features))  # pyright: ignore
         self.head = GrowingLinear(int(self.net.features), self.draw)  # pyright: ignore
         self.head.grow(CLASSES)
         self.parameters = [*self.net.parameters(), *self.head.parameters()]
@@ -150,11 +163,11 @@ class BareLoop:
         return time.process_time() - began
 
 
-def measure(name: str, data: str, rounds: int) -> dict[str, float]:
+def measure(name: str, data: str, rounds: int, exits: bool = False) -> dict[str, float]:
     """Median ratio to the bare loop, images a step and shares of the parts."""
     candidate = Candidate(name, data)
     learner = candidate.session.learner
-    bare = BareLoop(learner.settings, SOURCES[data].shape)
+    bare = BareLoop(learner, SOURCES[data].shape, exits)
     ratios, shares = [], []
     images = kept = 0
     for turn in range(rounds + 1):
@@ -181,13 +194,14 @@ def main() -> None:
     torch.set_num_threads(1)
     columns = ("augment", "forward", "backward", "optimiser", "rest")
     heads = "".join(f"{name:>11}" for name in columns)
-    print(f"{'method':10}{'images':>8}{'gradient':>10}{'time/bare':>11}{heads}")
-    for name in options.methods:
-        registry.get(name)
-        row = measure(name, DATA[options.net], options.rounds)
+    print(f"{'method':15}{'images':>8}{'gradient':>10}{'time/bare':>11}{heads}")
+    rows = [(name, False) for name in options.methods]
+    rows += [("mose", True)] if "mose" in options.methods else []
+    for name, exits in rows:
+        row = measure(name, DATA[options.net], options.rounds, exits)
         parts = "".join(f"{100 * row[column]:10.1f}%" for column in columns)
         counts = f"{row['images']:8.0f}{row['gradients']:10.0f}{row['ratio']:11.2f}"
-        print(f"{name:10}{counts}{parts}", flush=True)
+        print(f"{name + ' (exits)' if exits else name:15}{counts}{parts}", flush=True)
 
 
 if __name__ == "__main__":
