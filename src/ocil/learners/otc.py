@@ -23,7 +23,8 @@ MMOT, and `refresh`, for several epochs a task) ask to be told where a task ends
 Ours by default: cross-entropy and Dynamic Preservation share one pass (`fused`), and the mixtures
 see un-augmented images through the averaged weights in eval mode. Preset `paper` takes what the
 paper prints wherever it says something; `paper-literal` also pairs one sample with one point and
-lets every centroid's closest points enter the memory, which floods it.
+lets every centroid's closest points enter the memory, which floods it. How the mixtures classify
+is in `otc_reading.py`, the settings are in `otc_settings.py`.
 """
 
 from __future__ import annotations
@@ -35,11 +36,9 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner, Reader
 from ocil.learners.model import Headless, Model
+from ocil.learners.otc_reading import MixtureReadouts, unit
 from ocil.learners.otc_settings import PRESETS, OtcSettings, mixture_settings
-from ocil.learners.readouts import Centroids
-from ocil.learners.state import below
 from ocil.memory import admission, policies
 from ocil.mixture import FittedMixtures, Mixtures
 from ocil.mixture.inside import Inside
@@ -48,7 +47,7 @@ from ocil.settings import Settings
 from ocil.stream import Batch
 
 
-class Otc(Learner):
+class Otc(MixtureReadouts):
     method = "otc"
     title = "Mixtures cultivated by optimal transport"
     paper = "Tran et al., An Optimal Transport-driven Approach for Cultivating Latent Space"
@@ -61,7 +60,7 @@ class Otc(Learner):
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
         assert isinstance(settings, OtcSettings)
-        self.otc = settings
+        self.otc, self.tau = settings, settings.tau
         super().__init__(settings, *rest)
         dim = self.model.head.features
         kind = mixture_settings(settings, fixed=not self.model.heads)
@@ -75,11 +74,6 @@ class Otc(Learner):
         """Where the net has nothing to train (`identity`, a frozen backbone): mixtures only."""
         fixed = not any(weight.requires_grad for weight in net.parameters())
         return (Headless if fixed else Model)(net, self.generators["init"])
-
-    @property
-    def latent(self) -> Model:
-        """The weights whose features the mixtures describe."""
-        return self.average.model if self.average else self.model
 
     # ---------------------------------------------------------------- learning
 
@@ -117,7 +111,7 @@ class Otc(Learner):
         """Features that never change: the mixtures learn the batch alone, nothing is replayed."""
         self.meet(batch.y)
         self.backbone_images += len(batch.y)
-        z = _unit(self.features(self.latent, batch.x))
+        z = unit(self.features(self.latent, batch.x))
         self.move(z, batch.y)
         self.remember(batch, z)
         return {}
@@ -227,7 +221,7 @@ class Otc(Learner):
         """Batch EM for the classes y (n,) of the images x."""
         assert isinstance(self.mixtures, FittedMixtures)
         self.backbone_images += len(y)
-        self.mixtures.fit(_unit(self.features(self.latent, x)), y, self.generators["method"])
+        self.mixtures.fit(unit(self.features(self.latent, x)), y, self.generators["method"])
 
     @torch.no_grad()
     def refresh(self, x: torch.Tensor, y: torch.Tensor) -> None:
@@ -238,89 +232,7 @@ class Otc(Learner):
         with a handful, which knows more from what it saw before.
         """
         self.backbone_images += len(y)
-        z, y = _unit(self.features(self.latent, x)), y.to(self.device)
+        z, y = unit(self.features(self.latent, x)), y.to(self.device)
         order = torch.randperm(len(y), generator=self.generators["method"]).to(self.device)
         for part in order.split(self.otc.batch + self.otc.replay):
             self.move(z[part], y[part])
-
-    # ---------------------------------------------------------------- reading
-
-    def readers(self) -> dict[str, tuple[Model, Reader]]:
-        mine: dict[str, Reader] = {
-            "mahalanobis": lambda _, z: -self.mixtures.class_distances(_unit(z)),
-            "mahalanobis-1": lambda _, z: (
-                -self.mixtures.mahalanobis(_unit(z), merged=True)[:, :, 0]
-            ),
-            "mahalanobis-full": self.read_full,
-            "euclidean": lambda _, z: -self.mixtures.euclidean(_unit(z)).amin(2),
-            "log-density": lambda _, z: self.mixtures.log_density(_unit(z)),
-            "similarity": self.read_similarity,
-        }
-        if not self.model.heads:  # nor is there a covariance where nothing is trained
-            del mine["mahalanobis-full"]
-        return super().readers() | {name: (self.latent, read) for name, read in mine.items()}
-
-    def own_readers(self) -> dict[str, Reader]:
-        own = super().own_readers()
-        return own if self.model.heads else {k: v for k, v in own.items() if k != "head"}
-
-    def _checked_readout(self) -> str:
-        if self.settings.readout == "auto" and not self.model.heads:
-            return "mahalanobis-1"  # few points a class: their mean says more than K centroids
-        return super()._checked_readout()
-
-    def read_full(self, _: Model, features: torch.Tensor) -> torch.Tensor:
-        """Minus min_k of the Mahalanobis distances with the covariance shared by all."""
-        distances = self.pooled.distances(_unit(features), self.mixtures.mu)
-        return -distances.masked_fill(~self.mixtures.active, torch.inf).amin(2)
-
-    def read_similarity(self, _: Model, features: torch.Tensor) -> torch.Tensor:
-        """log sum_k exp(f(x).mu_kc / tau), what Dynamic Preservation trains."""
-        mu = F.normalize(self.mixtures.mu, dim=2)
-        scores = torch.einsum("nd,ckd->nck", _unit(features), mu) / self.otc.tau
-        return scores.masked_fill(~self.mixtures.active, -torch.inf).logsumexp(2)
-
-    def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-        """Health of the mixtures at a task's end, with test images x (n, ...) of classes y."""
-        kinds = {"test": (_unit(self.features(self.latent, x)), y.to(self.device))}
-        if self.memory is not None and len(self.memory):
-            kept = {
-                name: column[: len(self.memory)] for name, column in self.memory.columns.items()
-            }
-            kinds["replayed"] = (_unit(self.features(self.latent, kept["x"])), kept["y"])
-        return self.inside.describe(kinds)
-
-    @torch.inference_mode()
-    def latent_points(self, x: torch.Tensor) -> torch.Tensor:
-        """Unit features (n, d) in the space of the mixtures, whichever read-out counts."""
-        return _unit(self.features(self.latent, x))
-
-    def centroids(self) -> Centroids:
-        """The components in use, with their weights and variances."""
-        mixtures, active = self.mixtures, self.mixtures.active  # (C, K)
-        weights = mixtures.log_pi.exp()[active]
-        return Centroids(mixtures.mu[active], active.nonzero()[:, 0], weights, mixtures.var[active])
-
-    # ---------------------------------------------------------------- state
-
-    @property
-    def extra_bytes(self) -> int:
-        return super().extra_bytes + self.mixtures.nbytes + self.pooled.covariance.nbytes
-
-    def _parts(self) -> dict[str, Any]:
-        return {"mixtures": self.mixtures, "pooled": self.pooled, "inside": self.inside}
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        state = super().state_dict()
-        for name, part in self._parts().items():
-            state |= {f"{name}.{k}": v for k, v in part.state_dict().items()}
-        return state
-
-    def load_state_dict(self, state: Any) -> None:
-        super().load_state_dict(state)
-        for name, part in self._parts().items():
-            part.load_state_dict(below(state, f"{name}."))
-
-
-def _unit(features: torch.Tensor) -> torch.Tensor:
-    return F.normalize(features, dim=1)
