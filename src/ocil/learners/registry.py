@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from ocil.learners.learner import Learner
 
 # Files beside the methods that are none.
-_SHARED = {"holistic", "learner", "model", "otc_settings", "readouts", "registry", "state"}
+_SHARED = {
+    "holistic",
+    "learner",
+    "model",
+    "otc_reading",
+    "otc_settings",
+    "readouts",
+    "registry",
+    "state",
+}
 
 
 @functools.cache

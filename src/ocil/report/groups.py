@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocil.report import text
+from ocil.report.completion import completed
 from ocil.run import metrics
 from ocil.settings import NOT_IN_JOB, Settings, to_mapping
 
@@ -93,7 +94,7 @@ class Group:
             "tasks": len(first["tasks"]),
             "fingerprint": fingerprint and fingerprint[:8],
         }
-        # a record from before a setting existed ran with what is now its default, as in job ids
+        # every method has these, also in a record from before one of them existed
         settings = {**to_mapping(Settings()), **first["settings"]}
         facts = {k: v for k, v in facts.items() if v is not None}
         return {k: v for k, v in settings.items() if k not in INCIDENTAL} | facts
@@ -138,7 +139,7 @@ def derive(record: Record, readout: str) -> dict[str, float | None]:
 def group(records: Iterable[Record]) -> list[Group]:
     """Groups in a fixed order: data, test before validation, memory, method, settings."""
     found: dict[str, dict[int, Record]] = {}
-    for record in records:
+    for record in completed(records):
         runs = found.setdefault(_key(record), {})
         if record["seed"] in runs:
             _log.info("Seed %s of %s is there twice; one counts.", record["seed"], record["method"])
