@@ -73,6 +73,19 @@ def test_the_version(ocil: Ocil) -> None:
     assert ocil("--version").out == f"ocil {package.__version__}\n"
 
 
+def test_the_table_of_methods_fits_a_narrow_terminal(
+    ocil: Ocil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = ocil("methods").out
+    assert "…" not in out
+    [row] = [line for line in out.splitlines() if line.startswith("bic-ac")]
+    assert row.split()[:6] == ["bic-ac", "Szatkowski+", "2025", "yes", "reservoir", "confident"]
+    [row] = [line for line in out.splitlines() if line.startswith("joint")]
+    assert row.split()[:4] == ["joint", "–", "no", "reservoir"]
+    assert "as many as a reservoir admits" in ocil("methods", "otc").out
+
+
 def test_methods_and_data_are_listed(ocil: Ocil) -> None:
     assert "finetune" in ocil("methods").out
     assert "fashion" in ocil("data", "list").out

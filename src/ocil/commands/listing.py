@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
+from rich import box
 from rich.table import Table
 
 from ocil.commands.parsing import parse, say
 from ocil.data import command
 from ocil.data.check import check
 from ocil.errors import OcilError
+
+if TYPE_CHECKING:
+    from ocil.learners.learner import Learner
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,15 @@ def methods(words: list[str]) -> None:
         say(presets_of(options.name))
         return
     costs = registry.measured_costs(options.net)
-    table = Table(title="Methods", caption=_COSTS.format(net=options.net), caption_justify="left")
-    table.add_column("id", no_wrap=True)
-    table.add_column("paper", ratio=1)
-    for heading in ("year", "tasks", "memory keeps", "read-out"):
-        table.add_column(heading)
-    for heading in ("images", "extra kB", "time"):
+    caption = _COSTS.format(net=options.net)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=caption)
+    table.padding = (0, 1, 0, 0)
+    table.caption_justify = "left"
+    for heading in ("id", "paper", "tasks"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("keeps")
+    table.add_column("read-out", no_wrap=True)
+    for heading in ("images", "extra\nkB", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name in registry.names():
         learner = registry.get(name)
@@ -49,21 +56,29 @@ def methods(words: list[str]) -> None:
         none = learner.settings_type().memory is None
         table.add_row(
             name,
-            (learner.paper or learner.title).split(",")[0],
-            str(learner.year or ""),
+            _reference(learner),
             "yes" if learner.needs_tasks else "no",
-            "has none" if none else learner.keeps,
+            "–" if none else learner.keeps.split(",")[0],
             learner.own_readout,
             *shown,
         )
     say(table)
 
 
+def _reference(learner: type[Learner]) -> str:
+    """First author and year, so that the table fits 80 columns: "Shim+ 2021" is Shim and others."""
+    if not learner.paper:
+        return "–"
+    authors = learner.paper.split(",")[0]
+    first = authors.removesuffix(" et al.").split(" and ")[0]
+    return f"{first}{'' if first == authors else '+'} {learner.year}"
+
+
 _COSTS = (
-    "tasks: whether the method must be told where a task ends. "
+    "tasks: whether the method must be told where a task ends; keeps: what enters the memory. "
     "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
     "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
-    "`ocil methods NAME` lists the presets of a method."
+    "`ocil methods NAME` tells more about one of them."
 )
 
 
@@ -76,6 +91,7 @@ def presets_of(name: str) -> Table:
     table = Table(title=f"{name}: {learner.title} ({learner.paper}{year})")
     table.add_column("preset", no_wrap=True)
     table.add_column("sets")
+    table.caption = f"The memory keeps: {learner.keeps}. Read-out: {learner.own_readout}."
     for preset, values in (learner.presets or {"default": {}}).items():
         table.add_row(preset, ", ".join(f"{k} = {v}" for k, v in values.items()) or "nothing")
     return table

@@ -82,7 +82,7 @@ class Aser(Learner):
         "Shim et al., Online Class-Incremental Continual Learning with Adversarial Shapley Value"
     )
     year = 2021
-    keeps = "largest Shapley values"
+    keeps = "Shapley, the largest values"
     needs_memory = True
     settings_type = AserSettings
     presets = {  # noqa: RUF012

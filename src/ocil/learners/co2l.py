@@ -112,7 +112,7 @@ class Co2l(Learner):
     paper = "Cha et al., Co2L: Contrastive Continual Learning"
     year = 2021
     needs_tasks = True
-    keeps = "random images in equal shares of all classes, at the end of each task"
+    keeps = "random, equal shares of all classes, chosen at the end of each task"
     settings_type = Co2lSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},

@@ -96,7 +96,7 @@ class Geodl(Learner):
     paper = "Simon et al., On Learning the Geodesic Path for Incremental Learning"
     year = 2021
     needs_tasks = True
-    keeps = "herded images in equal shares of all classes, at the end of each task"
+    keeps = "herded, equal shares of all classes, chosen at the end of each task"
     settings_type = GeodlSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},

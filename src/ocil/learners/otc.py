@@ -53,7 +53,7 @@ class Otc(MixtureReadouts):
     paper = "Tran et al., An Optimal Transport-driven Approach for Cultivating Latent Space"
     year = 2026
     needs_memory = True
-    keeps = "reservoir, chosen by the centroids"
+    keeps = "centroids, which choose as many as a reservoir admits"
     own_readout = "similarity"
     settings_type = OtcSettings
     presets = PRESETS
