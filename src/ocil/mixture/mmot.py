@@ -91,7 +91,9 @@ class Mixtures(MixtureReader):
         z, labels = z.detach().to(self.store.device, self.store.dtype), y.detach().cpu().numpy()
         if labels.min() < 0:
             raise OcilError(f"A label is {labels.min()}; classes are numbered from 0.")
-        if not self.store.size:  # the very first batch gives a scale to start from
+        # The very first batch gives a scale to start from. Where classes were announced before it
+        # (OTC does), the running variance starts from zero and is there after some twenty batches.
+        if not self.store.size:
             centre = z.mean(0) if len(z) > 1 else torch.zeros_like(self.base)
             self.base += (z - centre).square().mean().clamp(min=1e-12)
         for group in split(group_by_class(labels), self.settings.queue):
