@@ -28,37 +28,48 @@ DATA = {"mlp": "mnist", "resnet18": "cifar10"}
 MEMORY, WARM = 100, 8  # images; batches of each of two tasks before the timed ones
 
 
+def start(name: str, data: str, memory: int) -> Session:
+    """A learner that has seen nothing, at its preset and one gradient step a batch."""
+    kind = registry.get(name)
+    flags: dict[str, Any] = {"data": data, "steps": 1}
+    if kind.settings_type().memory is not None:
+        flags["memory"] = memory
+    settings, _ = layered(kind.settings_type, SOURCES[data].protocol, kind.presets, flags)
+    return Session(name, settings, SOURCES[data].shape)
+
+
+def noise(data: str, task: int, draw: torch.Generator) -> tuple[torch.Tensor, list[int]]:
+    """Ten images of the two classes of a task."""
+    x = torch.randint(256, (10, *SOURCES[data].shape), dtype=torch.uint8, generator=draw)
+    return x, [2 * task + i % 2 for i in range(10)]
+
+
+def timed(session: Session, x: torch.Tensor, y: list[int], task: int) -> tuple[float, int]:
+    """Processor seconds and images through the backbone of one batch."""
+    before, began = session.learner.backbone_images, time.process_time()
+    session.learn(x, y, task=task)
+    return time.process_time() - began, session.learner.backbone_images - before
+
+
 class Candidate:
     """A method in the middle of its second task, with a full memory."""
 
     def __init__(self, name: str, data: str) -> None:
-        kind = registry.get(name)
-        flags: dict[str, Any] = {"data": data, "steps": 1}
-        if kind.settings_type().memory is not None:
-            flags["memory"] = MEMORY
-        settings, _ = layered(kind.settings_type, SOURCES[data].protocol, kind.presets, flags)
-        self.session = Session(name, settings, SOURCES[data].shape)
-        self.shape = SOURCES[data].shape
+        self.session, self.data = start(name, data, MEMORY), data
         self.draw = torch.Generator().manual_seed(0)
+        learner = self.session.learner
         for task in (0, 1):
-            if kind.needs_tasks:
-                self.session.learner.begin_task(task)
+            if learner.needs_tasks:
+                learner.begin_task(task)
             for _ in range(WARM):
                 self.step(task)
-            if kind.needs_tasks and task == 0:
-                x, y = self.batch(0)
-                self.session.learner.end_task(0, x, torch.tensor(y))
-
-    def batch(self, task: int) -> tuple[torch.Tensor, list[int]]:
-        x = torch.randint(256, (10, *self.shape), dtype=torch.uint8, generator=self.draw)
-        return x, [2 * task + i % 2 for i in range(10)]
+            if learner.needs_tasks and task == 0:
+                x, y = noise(data, 0, self.draw)
+                learner.end_task(0, x, torch.tensor(y))
 
     def step(self, task: int = 1) -> tuple[float, int]:
         """Processor seconds and images through the backbone of one batch."""
-        x, y = self.batch(task)
-        before, began = self.session.learner.backbone_images, time.process_time()
-        self.session.learn(x, y, task=task)
-        return time.process_time() - began, self.session.learner.backbone_images - before
+        return timed(self.session, *noise(self.data, task, self.draw), task)
 
 
 def measure(net: str, methods: list[str], rounds: int) -> dict[str, dict[str, float]]:

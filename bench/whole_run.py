@@ -11,48 +11,24 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from typing import Any
 
 import torch
+from methods import noise, start, timed
 
-from ocil.data import SOURCES
-from ocil.learners import registry
-from ocil.run.session import Session
-from ocil.settings import layered
-
-DATA, TASKS, BATCH, MEMORY = "cifar10", 5, 10, 200
+DATA, TASKS, MEMORY = "cifar10", 5, 200
 LENGTHS = {"cut, 500 a class": 500, "full, 5 000 a class": 5000}  # steps of ten images
 SETTLE = (7, 2)  # steps before the timed ones: of the first task, until replay is full; of others
 
 
-def start(method: str) -> Session:
-    """A learner that has seen nothing, at its preset and one gradient step a batch."""
-    kind = registry.get(method)
-    flags: dict[str, Any] = {"data": DATA, "memory": MEMORY, "steps": 1}
-    settings, _ = layered(kind.settings_type, SOURCES[DATA].protocol, kind.presets, flags)
-    return Session(method, settings, SOURCES[DATA].shape)
-
-
-def step(session: Session, task: int, draw: torch.Generator) -> tuple[float, int]:
-    """Processor seconds and images through the backbone of one batch."""
-    size = (BATCH, *SOURCES[DATA].shape)
-    x = torch.randint(256, size, dtype=torch.uint8, generator=draw)
-    before, began = session.learner.backbone_images, time.process_time()
-    session.learn(x, [2 * task + i % 2 for i in range(BATCH)], task=task)
-    return time.process_time() - began, session.learner.backbone_images - before
-
-
 def through_the_tasks(method: str, steps: int) -> list[tuple[float, float]]:
     """(median seconds, mean images) of a step, for every task."""
-    session, draw, found = start(method), torch.Generator().manual_seed(0), []
+    session, draw, found = start(method, DATA, MEMORY), torch.Generator().manual_seed(0), []
     for task in range(TASKS):
         if session.learner.needs_tasks:
             session.learner.begin_task(task)
-        for _ in range(SETTLE[task > 0]):
-            step(session, task, draw)
-        taken = [step(session, task, draw) for _ in range(steps)]
-        seconds, images = zip(*taken, strict=True)
+        settle = SETTLE[task > 0]
+        taken = [timed(session, *noise(DATA, task, draw), task) for _ in range(settle + steps)]
+        seconds, images = zip(*taken[settle:], strict=True)
         found.append((statistics.median(seconds), statistics.mean(images)))
     return found
 
