@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ocil.learners import registry
+from ocil.learners.registry import relative_cost
 from ocil.report import times
 from ocil.report.cells import Cell
 from ocil.report.published import find
-from ocil.report.times import Times, relative_cost
+from ocil.report.times import Times
 
 Make = Callable[..., dict[str, Any]]
 RESNET = {"net": "resnet18", "augment": "full"}

@@ -46,7 +46,7 @@ class Times:
             return None
         own = self._batch(number.method, s, [number.data])
         if own is None:
-            ratio = relative_cost(number.method, s["net"])
+            ratio = registry.relative_cost(number.method, s["net"])
             alike = [name for name in SOURCES if _pixels(name) == _pixels(number.data)]
             tried = (self._batch("er", s, d) for d in ([number.data], alike, list(SOURCES)))
             er = next((each for each in tried if each is not None), None)
@@ -86,14 +86,6 @@ def _grids(number: Printed) -> Iterator[Values]:
             whole = "limit_per_class" not in values
             if whole and all(wanted in _listed(values.get(key)) for key, wanted in asked.items()):
                 yield values
-
-
-def relative_cost(method: str, net: str) -> float | None:
-    """Time of a batch relative to ER's; by images through the net where it was not measured."""
-    measured, images = registry.measured_costs(net), registry.measured_costs("mlp")
-    if method in measured:
-        return measured[method]["time"]
-    return images[method]["images"] / images["er"]["images"] if method in images else None
 
 
 def _listed(value: Any) -> list[Any]:
