@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -150,13 +151,15 @@ def cross_entropy_step() -> Callable[[], None]:
 def medians(candidates: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
     """Milliseconds of processor time (one thread: what the clock shows on an idle machine).
 
-    Each candidate runs once per round, in turn; the first rounds warm up.
+    Each candidate runs once per round, in an order drawn anew: what ran just before decides what
+    the caches hold. The first rounds warm up.
     """
     times: dict[str, list[float]] = {name: [] for name in candidates}
+    draw = random.Random(0)
     for turn in range(rounds + 3):
-        for name, call in candidates.items():
+        for name in draw.sample(list(candidates), len(candidates)):
             start = time.process_time()
-            call()
+            candidates[name]()
             if turn >= 3:
                 times[name].append(1e3 * (time.process_time() - start))
     return {name: statistics.median(values) for name, values in times.items()}

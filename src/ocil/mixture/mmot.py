@@ -32,7 +32,7 @@ from ocil.mixture.moments import (
 from ocil.mixture.reader import MixtureReader
 from ocil.mixture.sampling import draw_gumbel
 from ocil.mixture.settings import MixtureSettings
-from ocil.mixture.store import ClassStore
+from ocil.mixture.store import ClassStore, Rows
 
 _OLD = ("old_mass", "old_mean", "old_var")
 _NEVER = 2**62
@@ -122,6 +122,11 @@ class Mixtures(MixtureReader):
             self._gradient_step(classes, first, count, generator)
         store.host("steps")[classes] += 1
 
+    def _rows(self, classes: Ints) -> Rows:
+        """Where the classes are in the store: a slice where none is missing between them."""
+        first, end = int(classes[0]), int(classes[-1]) + 1
+        return slice(first, end) if end - first == len(classes) else self._device(classes)
+
     def _device(self, indices: Ints | Bools) -> Tensor:
         return torch.from_numpy(indices).to(self.store.device)
 
@@ -164,7 +169,7 @@ class Mixtures(MixtureReader):
 
     def _settle(self, classes: Ints, past: Ints, first: Ints) -> None:
         """Add the points numbered past..first-1 to the old moments of their class."""
-        store, s, rows = self.store, self.settings, self._device(classes)
+        store, s, rows = self.store, self.settings, self._rows(classes)
         flat, mask = (self._device(part) for part in ring(classes, past, first, s.queue))
         old = self._old(rows)
         resp = store.columns["resp"].view(-1, s.components).index_select(0, flat.view(-1))
@@ -182,14 +187,14 @@ class Mixtures(MixtureReader):
         queue.index_copy_(0, self._device(flat[mask]), points)
         store.host("count")[group.classes] = before + group.sizes
 
-    def _old(self, rows: Tensor) -> Moments:
+    def _old(self, rows: Rows) -> Moments:
         return Moments(*(self.store.take(name, rows) for name in _OLD))
 
-    def _mixture(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _mixture(self, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         take = self.store.take
         return take("mu", rows), take("var", rows), take("log_pi", rows)
 
-    def _put(self, rows: Tensor, columns: dict[str, Tensor]) -> None:
+    def _put(self, rows: Rows, columns: dict[str, Tensor]) -> None:
         for name, values in columns.items():
             self.store.put(name, rows, values)
 
@@ -250,13 +255,13 @@ class Mixtures(MixtureReader):
 
     def _window_step(self, classes: Ints, first: Ints, count: Ints) -> None:
         """sinkhorn, em, batch-em: a plan over the window, then its moments."""
-        s, store, rows = self.settings, self.store, self._device(classes)
+        s, store, rows = self.settings, self.store, self._rows(classes)
         places, valid = ring(classes, first, count, s.queue)
         flat, mask = self._device(places), self._device(valid)
         rate = None
         if s.average == "stepwise":
             power = (store.host("steps")[classes, None] + 2.0) ** -s.rate_power
-            rate = torch.from_numpy(power).to(rows.device, store.dtype)
+            rate = torch.from_numpy(power).to(store.device, store.dtype)
         mixture = self._mixture(rows)
         points = self._window(flat, mask, mixture[0].mean(1, keepdim=True))
         step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)

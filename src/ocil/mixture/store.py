@@ -9,6 +9,8 @@ from torch import Tensor
 
 from ocil.errors import OcilError
 
+Rows = Tensor | slice  # class ids; neighbours as a slice, which costs no copy
+
 
 class ClassStore:
     """Rows for classes 0..C-1 in tensors of a larger capacity, so adding a class is O(1) amortised.
@@ -47,13 +49,17 @@ class ClassStore:
         """A host column's rows as an array that shares their memory."""
         return self[name].numpy()
 
-    def take(self, name: str, rows: Tensor) -> Tensor:
-        """A copy of some rows (B, ...)."""
-        return self.columns[name].index_select(0, rows)
+    def take(self, name: str, rows: Rows) -> Tensor:
+        """Some rows (B, ...): a copy; of a slice a view, to be read before the next `put`."""
+        column = self.columns[name]
+        return column[rows] if isinstance(rows, slice) else column.index_select(0, rows)
 
-    def put(self, name: str, rows: Tensor, values: Tensor) -> None:
+    def put(self, name: str, rows: Rows, values: Tensor) -> None:
         """Write rows back."""
-        self.columns[name].index_copy_(0, rows, values)
+        if isinstance(rows, slice):
+            self.columns[name][rows] = values
+        else:
+            self.columns[name].index_copy_(0, rows, values)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of the rows in use."""

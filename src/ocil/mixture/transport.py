@@ -190,9 +190,10 @@ def responsibilities(
     weight = log_a.exp().unsqueeze(-1)  # (B, n, 1)
     scores = scores + log_pi.unsqueeze(-1)
     resp = torch.log_softmax(scores, 1).clamp_(min=-60.0).exp_()
-    used, g = log_pi > -torch.inf, torch.zeros_like(log_pi)
+    used, none = log_pi > -torch.inf, torch.zeros_like(log_pi)
+    g = none
     for _ in range(steps if relax else 0):
         column = torch.bmm(resp, weight).squeeze(-1).log()  # of the plan's masses
-        g = torch.where(used, relax * (g + log_pi - column), 0.0)
+        g = torch.where(used, relax * (g + log_pi - column), none)
         resp = torch.log_softmax(scores + g.unsqueeze(-1), 1).clamp_(min=-60.0).exp_()
     return resp * (weight.mT > 0), g
