@@ -88,7 +88,7 @@ class Aser(Learner):
     presets = {  # noqa: RUF012
         "default": {},
         "default/digits": {"lr": 8e-3, "ema": 0.9},
-        "default/mnist": {"lr": 1e-3},
+        "default/mnist": {"lr": 2e-3, "update": "reservoir"},
         "default/cifar10": {"candidates": 90},
         "default/cifar100": {"candidates": 200},
         "default/tiny-imagenet": {"candidates": 200},

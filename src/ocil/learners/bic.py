@@ -82,7 +82,7 @@ class BicSettings(Settings):
 ONLINE: dict[str, dict[str, Any]] = {
     "default": {},
     "default/digits": {"lr": 8e-3, "ema": 0.9},
-    "default/mnist": {"lr": 1e-3},
+    "default/mnist": {"lr": 1e-3, "distill": 1.0, "readout": "corrected"},
     "default/fashion-mnist": {"lr": 1e-3},
     "default/tiny-imagenet": {"distill": 3.0},  # for many tasks
 }

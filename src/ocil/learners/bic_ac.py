@@ -55,6 +55,7 @@ class BicAcSettings(BicSettings):
 
 
 PRESETS = ONLINE | {
+    "default/mnist": {"lr": 2e-3, "distill": 1.0, "readout": "ema-corrected"},
     "reference": OFFLINE | {"epochs": 200, "weight_decay": 0.0, "first": 0.15},
 }
 

@@ -73,7 +73,7 @@ class Cope(Learner):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "default/digits": {"dimension": 100, "lr": 1e-3, "inertia": 0.9, "ema": 0.9},
-        "default/mnist": {"dimension": 100},
+        "default/mnist": {"dimension": 100, "lr": 5e-4},
         "default/fashion-mnist": {"dimension": 100},
         "default/cifar100": {"tau": 0.05, "inertia": 0.9},
         "default/tiny-imagenet": {"tau": 0.05, "inertia": 0.9},

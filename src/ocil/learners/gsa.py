@@ -71,7 +71,7 @@ class Gsa(Learner):
         "default": {},
         # a mirrored digit is another sign, a mirrored shoe is a shoe
         "default/digits": {"mirror": False, "lr": 4e-3, "ema": 0.9},
-        "default/mnist": {"mirror": False, "lr": 1e-3},
+        "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"lr": 1e-3, "ema": 0.0},
     }

@@ -101,7 +101,7 @@ class Mose(Learner):
     presets = {  # noqa: RUF012
         "default": {"lr": 1e-3},
         "default/digits": {"lr": 4e-3, "ema": 0.9, "mirror": False},
-        "default/mnist": {"mirror": False},
+        "default/mnist": {"mirror": False, "readout": "head"},
         "default/cifar10": {},
         "default/cifar100": {},
         "default/tiny-imagenet": {"net": "resnet18-global"},

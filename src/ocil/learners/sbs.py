@@ -79,7 +79,7 @@ class Sbs(Learner):
     presets = {  # noqa: RUF012
         "default": {},
         "default/digits": {"lr": 8e-3, "ema": 0.9},
-        "default/mnist": {"lr": 1e-3},
+        "default/mnist": {"lr": 2e-3, "quick": 0.1},
         "default/cifar10": {},
         "default/cifar100": {},
         "default/tiny-imagenet": {},

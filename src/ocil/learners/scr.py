@@ -62,6 +62,7 @@ class Scr(Learner):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "default/digits": {"lr": 1e-3, "ema": 0.9},
+        "default/mnist": {"lr": 1e-3, "tau": 0.2},
         "reference": {
             "replay": 100,
             "optimizer": "sgd",
