@@ -89,6 +89,7 @@ class Ocm(Learner):
             for name in ("default", "reference")
             for data, own in _DATA.items()
         },
+        "default/mnist": _GREY | {"lr": 4e-3, "readout": "head"},
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:

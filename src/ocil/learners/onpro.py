@@ -115,6 +115,7 @@ class Onpro(Learner):
         "default": {},
         "reference": {"ema": 0.0},
         **{f"default/{data}": own for data, own in _DATA.items()},
+        "default/mnist": _DATA["mnist"] | {"lr": 4e-3, "similarity": 1.0, "readout": "mean"},
         **{f"reference/{data}": own | {"ema": 0.0} for data, own in _DATA.items()},
     }
 
