@@ -77,6 +77,24 @@ def test_a_line_for_each_method_through_the_tasks(make_record: Make) -> None:
     assert first.series[2].y == pytest.approx([96.0, 91.0, 86.0])
 
 
+def test_accuracy_against_images_has_a_mark_for_each_group(make_record: Make) -> None:
+    dear = {"backbone_images_per_step": 370.0}
+    records = [make_record("otc", seed=s, shift=s, **dear) for s in (0, 2)]
+    records += [make_record("er", backbone_images_per_step=74.0), make_record("er", memory=1500)]
+    first, second = panels.cost_charts(records)
+    assert (first.title, second.title) == ("mnist, memory 500", "mnist, memory 1500")
+    assert [(s.name, s.x, s.y) for s in first.series] == [
+        ("er", [74.0], pytest.approx([85.0])),
+        ("otc", [370.0], pytest.approx([86.0])),
+    ]
+    assert first.series[0].low == first.series[0].high == first.series[0].y
+    assert first.series[1].low[0] < 86 < first.series[1].high[0]
+    silent = make_record()
+    del silent["backbone_images_per_step"]
+    with pytest.raises(OcilError, match="how many images"):
+        panels.cost_charts([silent])
+
+
 def test_modality_is_drawn_against_one_gaussian() -> None:
     nll = np.array([[9.0, 7.0, *[8.0] * 6], [5.0, 1.0, *[4.0] * 6]])
     found = Modality("run", nll, np.array([[6.0, 5.0], [3.0, 2.0]]), 0.9)

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from ocil.report.charts import Chart
     from ocil.report.latent import Kept
 
-Kind = Literal["latent", "centroids", "through-tasks", "modality"]
+Kind = Literal["latent", "centroids", "through-tasks", "cost", "modality"]
 
 
 @dataclass(frozen=True)
 class FigureOptions:
     kind: tyro.conf.Positional[Kind]
     """latent: t-SNE of test features with centroids; centroids: accuracy against their number;
-    through-tasks: accuracy after each task; modality: how many Gaussians a class needs."""
+    through-tasks: accuracy after each task; cost: accuracy against images through the net;
+    modality: how many Gaussians a class needs."""
     folders: tyro.conf.Positional[tuple[Path, ...]]
     """Folders with records below them."""
     out: Path = Path("figure.pdf")
@@ -61,7 +62,11 @@ def charts(options: FigureOptions) -> Sequence[Chart]:
     found = [record for folder in options.folders for _, record in find_records(folder)]
     if not found:
         raise OcilError(f"There is no record below {options.folders[0]}; make one with `ocil run`.")
-    draw = {"centroids": panels.centroid_charts, "through-tasks": panels.task_charts}
+    draw = {
+        "centroids": panels.centroid_charts,
+        "through-tasks": panels.task_charts,
+        "cost": panels.cost_charts,
+    }
     return draw[options.kind](found)
 
 

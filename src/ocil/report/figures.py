@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ocil.errors import OcilError
 from ocil.report import charts, text
 from ocil.report.charts import Chart, Line
-from ocil.report.strokes import INK, MOST_NUMBERS, fill
+from ocil.report.strokes import INK, MOST_NUMBERS, fill, legend_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,8 +59,10 @@ def grid(panels: Sequence[Chart], columns: int = 3, side: float = 3.4) -> Figure
     """Charts side by side under their titles, each `side` inches wide with its legend."""
     columns = min(columns, len(panels))
     rows = math.ceil(len(panels) / columns)
+    legend = 0.19 * max(0, max(legend_lines(p) for p in panels) - 2)  # inches beyond the usual
+    tall = side * panels[0].height / 330 + legend
     with _style():
-        figure, first = _figure(side * columns, side * rows * panels[0].height / 330 + 0.3)
+        figure, first = _figure(side * columns, tall * rows + 0.3)
         figure.set_layout_engine("constrained")
         first.remove()
         for place, chart in enumerate(panels):

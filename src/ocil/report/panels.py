@@ -90,6 +90,23 @@ def task_charts(records: Iterable[Record]) -> list[Chart]:
     return found
 
 
+def cost_charts(records: Iterable[Record]) -> list[Chart]:
+    """Final average accuracy against the images that go through the net for a batch."""
+    groups = [g for g in group(records) if _finals(g) and g.fact("backbone_images_per_step")]
+    found = []
+    for title, here in _places(groups, with_memory=True):
+        series = []
+        for look, (g, name) in enumerate(zip(here, _names(here), strict=True)):
+            images, (mean, low, high) = g.fact("backbone_images_per_step"), interval(_finals(g))
+            assert images is not None
+            series.append(Series(name, [images.mean], [mean], [low], [high], look))
+        axes = "images through the net per batch", "average accuracy (%)"
+        found.append(charts.points(title, *axes, series))
+    if not found:
+        raise OcilError("No record here tells how many images went through the net.")
+    return found
+
+
 def modality_charts(found: Sequence[Modality]) -> list[Chart]:
     """NLL(K) - NLL(1) of the runs with the interval over classes, and level lines of one t."""
     series = []

@@ -24,9 +24,16 @@ def fill(axes: Axes, chart: Chart) -> None:
     kinds = {"lines": _lines, "rows": _rows, "points": _points, "heat": _heat, "cloud": _cloud}
     _set_axes(axes, chart)
     kinds[chart.kind](axes, chart)
-    named = chart.kind == "cloud" and len(chart.series) <= 2 * charts.MOST_NAMES
-    if len(chart.series) > 1 and chart.kind != "rows" and not named:
+    if legend_lines(chart):
         _legend(axes, chart.series)
+
+
+def legend_lines(chart: Chart) -> int:
+    """Lines of its legend; none where series are named where they are drawn."""
+    named = chart.kind == "cloud" and len(chart.series) <= 2 * charts.MOST_NAMES
+    if len(chart.series) < 2 or chart.kind == "rows" or named:
+        return 0
+    return math.ceil(len(chart.series) / _columns(chart.series))
 
 
 def _set_axes(axes: Axes, chart: Chart) -> None:
@@ -124,7 +131,14 @@ def _name(s: Series) -> str:
 
 
 def _legend(axes: Axes, series: Sequence[Series]) -> None:
-    columns = 1 if max(len(s.name) for s in series) > 20 else min(len(series), 3)
-    tall = float(axes.get_figure(root=True).get_figheight())  # type: ignore[union-attr]
-    below = (0.5, -0.45 / (0.77 * tall))  # 0.45 inches, for ticks and axis label
-    axes.legend(loc="upper center", bbox_to_anchor=below, ncols=columns, handlelength=2.4)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        borderaxespad=3.6,  # in letters: room for ticks and axis label, however tall the axes are
+        ncols=_columns(series),
+        handlelength=2.4,
+    )
+
+
+def _columns(series: Sequence[Series]) -> int:
+    return 1 if max(len(s.name) for s in series) > 20 else min(len(series), 3)
