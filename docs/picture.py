@@ -26,15 +26,15 @@ def tasks(groups: Sequence[Group], target: Path) -> None:
 
 
 def pairs(groups: Sequence[Group], target: Path) -> None:
-    """Whole streams with the smallest memory of the study, best first.
-
-    Groups with fewer than three seeds have no interval and are left out.
-    """
+    """Whole streams with the smallest memory of the study and all of its seeds, best first."""
     whole = [g for g in groups if not g.settings["limit_per_class"]]
     least = min(g.memory or 0 for g in whole)
-    known = [g for g in whole if g.memory == least and compare.interval(g, "accuracy")]
+    seeds = max(len(g.records) for g in whole)
+    known = [g for g in whole if g.memory == least and len(g.records) == seeds]
     known.sort(key=lambda g: -mean(g))
-    figures.save(figures.grid([accuracies(known), differences(known)], 2, side=4.0), target)
+    figure = figures.grid([accuracies(known), differences(known)], 2, side=4.0)
+    figure.set_figheight(0.55 + 0.24 * len(known))
+    figures.save(figure, target)
 
 
 def mean(g: Group) -> float:
@@ -67,8 +67,7 @@ def name(g: Group) -> str:
     """Method and gradient steps, and what sets two groups of one method apart."""
     steps, ema = g.settings["steps"], g.settings["ema"]
     average = "" if ema == Settings().ema else f", average {ema}"
-    update = f", {g.settings['update']}" if "update" in g.settings else ""
-    return f"{g.method}, {steps} step{'s' * (steps > 1)}{average}{update}"
+    return f"{g.method}, {steps} step{'s' * (steps > 1)}{average}"
 
 
 if __name__ == "__main__":
