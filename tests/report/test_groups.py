@@ -42,6 +42,7 @@ def test_whatever_else_differs_makes_another_group(make_record: Make, change: An
     [
         {"settings": {"threads": 2, "device": "cuda", "checkpoint_every": 7}},
         {"preset": "other", "settings": {"preset": "other"}},
+        {"settings": {"eval_every": 0}},  # how often it was looked at
         {"settings": {"classes_per_task": 2}},  # today's default; the other record is older
     ],
 )

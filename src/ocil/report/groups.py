@@ -24,7 +24,7 @@ Record = Mapping[str, Any]
 
 # Runs that differ only by these are one group; preset and read-out are taken from the record,
 # which holds what they were resolved to. A preset is only a name for settings (as in the job id).
-INCIDENTAL = NOT_IN_JOB | {"seed", "preset", "readout"}
+INCIDENTAL = NOT_IN_JOB | {"seed", "preset", "readout", "eval_every"}
 # Settings that have a column or a heading of their own and need no place in a label.
 NAMED = frozenset({"method", "data", "memory", "split", "validate", "study"})
 
