@@ -83,7 +83,7 @@ def test_comparison_puts_readouts_side_by_side(make_record: Make) -> None:
     assert isinstance(floor[2], Strong)
 
 
-def test_full_comparison_adds_what_runs_cost_and_counts_trials_once(make_record: Make) -> None:
+def test_outcome_tells_what_runs_cost_and_counts_trials_once(make_record: Make) -> None:
     tried = [make_record(seed=100) | {"split": "validation", "job": job} for job in "aab"]
     other = make_record("scr") | {"split": "validation", "job": "c"}
     trials = tables.count_trials([*tried, other, make_record()])
@@ -91,12 +91,23 @@ def test_full_comparison_adds_what_runs_cost_and_counts_trials_once(make_record:
     record = make_record() | {
         "gradient_steps_per_batch": 2, "bytes_held": 4_242_200, "seconds": 389.9
     }  # fmt: skip
-    table = tables.full_comparison(group([record]), trials)
+    table = tables.outcome(group([record]), trials)
     learning = group([record])[0].summary("learning")
-    assert dict(zip(table.columns[-5:], table.rows[0][-5:], strict=True)) == {
-        "steps": "2", "MB held": "4.24", "seconds": "390", "learning": str(learning), "trials": 2,
+    assert dict(zip(table.columns, table.rows[0], strict=True)) == {
+        "method": "er", "settings": "", "read-out": "ema-head", "accuracy": "85.00",
+        "forgetting": "15.00", "learning": str(learning), "runs": 1, "images/step": "74",
+        "steps": "2", "MB held": "4.24", "seconds": "390", "trials": 2,
     }  # fmt: skip
-    assert tables.full_comparison(group([record]), {}).rows[0][-1] == 0
+    assert tables.outcome(group([record]), {}).rows[0][-1] == 0
+
+
+def test_what_has_a_column_is_not_among_the_settings(make_record: Make) -> None:
+    two = make_record(steps=2, settings={"steps": 2, "lr": 0.5}, readout="head")
+    groups = group([make_record(), two])
+    assert [row[1] for row in tables.outcome(groups, {}).rows] == ["lr=0.0005", "lr=0.5"]
+    table = tables.side_by_side(groups)
+    assert [row[1] for row in table.rows] == ["lr=0.0005, steps=1", "lr=0.5, steps=2"]
+    assert [isinstance(cell, Strong) for cell in table.rows[1][2:]] == [True, False]
 
 
 def test_negative_numbers_are_numbers_in_csv_but_text_is_defused() -> None:

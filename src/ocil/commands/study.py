@@ -48,7 +48,8 @@ def study(words: list[str]) -> None:
         raise OcilError(f"--workers is {options.workers} but must be at least 1.")
     plan = read_study(options.file)
     found = find_records(options.out) if options.out.is_dir() else []
-    jobs = prepare(plan, options.out, found)
+    known = by_job(found)
+    jobs = prepare(plan, options.out, known)
     waiting = [job for job in jobs if job.state == "waiting"]
     times = project([job.plan for job in waiting], [record for _, record in found])
     for job, seconds in zip(waiting, times, strict=True):
@@ -57,7 +58,7 @@ def study(words: list[str]) -> None:
     if options.dry_run:
         say(to_rich(forecast(jobs)))
         return
-    for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, found))]:
+    for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, known))]:
         _copy(source, job)
     _run(jobs, options)
     say(overview(jobs))
@@ -66,19 +67,24 @@ def study(words: list[str]) -> None:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
 
 
-def prepare(plan: Study, out: Path, found: Found) -> list[Job]:
+def by_job(found: Found) -> dict[str | None, Found]:
+    """The records of each job id: hashing settings takes long for hundreds of records."""
+    known: dict[str | None, Found] = {}
+    for path, record in found:
+        known.setdefault(job_of_record(record), []).append((path, record))
+    return known
+
+
+def prepare(plan: Study, out: Path, known: dict[str | None, Found]) -> list[Job]:
     """A job for each plan; those with a record anywhere below `out` are finished already.
 
     A plan that wants latents is finished where they lie beside the record. In a folder that holds
     the record alone it cannot be run again: it gets one of its own.
     """
-    finished: dict[str | None, set[bool]] = {}
-    for path, record in found:
-        finished.setdefault(job_of_record(record), set()).add(_has_latents(path))
     jobs = []
     for each in plan.plans:
         job = Job(each, out / plan.name / each.job[:16])
-        kept = finished.get(each.job, set())
+        kept = {_has_latents(path) for path, _ in known.get(each.job, [])}
         done = True in kept if each.settings.latents else bool(kept)
         if kept and not done and (job.folder / RECORD_NAME).exists():
             job.folder = job.folder.with_name(f"{each.job[:16]}-latents")
@@ -91,14 +97,14 @@ def _has_latents(record: Path) -> bool:
     return record.with_name(latentfile.NAME).exists()
 
 
-def _elsewhere(job: Job, found: Found) -> tuple[Path, dict[str, Any]] | None:
+def _elsewhere(job: Job, known: dict[str | None, Found]) -> tuple[Path, dict[str, Any]] | None:
     """The record of a finished job that only another study's folder holds.
 
     Adding a setting changes ids: a record in a folder of this study counts under any name.
     """
     if job.state != "finished":
         return None
-    same = [(path, r) for path, r in found if job_of_record(r) == job.plan.job]
+    same = known[job.plan.job]
     if job.plan.settings.latents:
         same = [(path, r) for path, r in same if _has_latents(path)]
     here = any(job.folder.parent in path.parents for path, _ in same)

@@ -9,13 +9,13 @@ from ocil.errors import OcilError
 from ocil.report import text
 from ocil.report.claimtable import claims_section
 from ocil.report.completion import completed
-from ocil.report.groups import Group, Record, group
+from ocil.report.groups import Group, Record, group, readouts
 from ocil.report.notes import check_used, read_notes
 from ocil.report.paper import paper_rows, paper_tables
 from ocil.report.render import to_markdown
 from ocil.report.runs import Run
 from ocil.report.streams import read_streams
-from ocil.report.tables import commands, count_trials, full_comparison
+from ocil.report.tables import commands, count_trials, outcome, side_by_side
 from ocil.report.times import Times
 from ocil.run.reading import find_records
 
@@ -23,10 +23,9 @@ _INTRODUCTION = """\
 # Results
 
 Made by `make results` from the records in this folder; do not edit. Accuracies and forgetting are
-percent, mean ± standard deviation (n - 1) over seeds. Columns named after a read-out hold the
-average accuracy over all tasks at the end of the stream; the bold one is the read-out that the
-runs report, and forgetting and learning (the accuracy on each task just after it was learned) are
-that read-out's. Images/step counts the images that go through the net per batch of the stream,
+percent, mean ± standard deviation (n - 1) over seeds: the average accuracy over all tasks at the
+end of the stream, the average forgetting, and under learning the accuracy on each task just after
+it was learned. Images/step counts the images that go through the net per batch of the stream,
 steps the gradient steps per batch, MB held the memory, averaged weights and whatever else a method
 keeps beside its net. Seconds are as recorded, on machines that did other work as well. Trials are
 the runs on held-out training images, of this method and data set, that any setting was chosen by.
@@ -95,7 +94,10 @@ def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> I
         for size in sorted({g.memory for g in here if g.memory is not None}) or [None]:
             members = [g for g in here if g.memory == size and size is not None] + free
             yield f"### {_title(data, size, split)}\n"
-            yield to_markdown(full_comparison(members, trials))
+            yield to_markdown(outcome(members, trials))
+            if len(readouts(members)) > 1:
+                yield "Accuracy by read-out, the one that the runs report in bold:\n"
+                yield to_markdown(side_by_side(members))
             yield commands(members)
 
 

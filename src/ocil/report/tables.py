@@ -125,30 +125,45 @@ def comparison(groups: Sequence[Group]) -> Table:
     columns = ("method", "settings", *names, "forgetting", "runs", "images/step")
     body: list[list[Cell]] = []
     for g, label in zip(groups, labels(groups), strict=True):
-        scores = [measured(g.summary("accuracy", name)) for name in names]
-        shown = [Strong(s) if n == g.readout else s for n, s in zip(names, scores, strict=True)]
         images = rounded(g.fact("backbone_images_per_step"))
         forgotten = measured(g.summary("forgetting"))
-        body.append([g.method, label, *shown, forgotten, len(g.records), images])
+        body.append([g.method, label, *_scores(g, names), forgotten, len(g.records), images])
     return Table(columns, body)
 
 
-def full_comparison(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Table:
-    """`comparison` with what the runs cost, and the trials (method, data) that preceded them."""
-    table = comparison(groups)
-    columns = (*table.columns, "steps", "MB held", "seconds", "learning", "trials")
-    body = [
-        [
-            *row,
+def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Table:
+    """A row per group: what its reported read-out gives, what a run costs, and the trials
+    (method, data) that preceded it."""
+    columns = (
+        "method", "settings", "read-out", "accuracy", "forgetting", "learning", "runs",
+        "images/step", "steps", "MB held", "seconds", "trials",
+    )  # fmt: skip
+    body: list[list[Cell]] = []
+    for g, label in zip(groups, labels(groups, frozenset({"readout", "steps"})), strict=True):
+        metrics = [measured(g.summary(name)) for name in ("accuracy", "forgetting", "learning")]
+        costs = [
+            rounded(g.fact("backbone_images_per_step")),
             rounded(g.fact("gradient_steps_per_batch")),
             rounded(g.fact("bytes_held", 1e-6)),
             rounded(g.fact("seconds")),
-            measured(g.summary("learning")),
-            trials.get((g.method, g.data), 0),
         ]
-        for g, row in zip(groups, table.rows, strict=True)
-    ]
+        tried = trials.get((g.method, g.data), 0)
+        body.append([g.method, label, g.readout, *metrics, len(g.records), *costs, tried])
     return Table(columns, body)
+
+
+def side_by_side(groups: Sequence[Group]) -> Table:
+    """A row per group and a column per read-out: its accuracy, the reported one strong."""
+    names = readouts(groups)
+    body: list[list[Cell]] = []
+    for g, label in zip(groups, labels(groups, frozenset({"readout"})), strict=True):
+        body.append([g.method, label, *_scores(g, names)])
+    return Table(("method", "settings", *names), body)
+
+
+def _scores(g: Group, names: Sequence[str]) -> list[Cell]:
+    scores = [measured(g.summary("accuracy", name)) for name in names]
+    return [Strong(s) if n == g.readout else s for n, s in zip(names, scores, strict=True)]
 
 
 def count_trials(records: Iterable[Record]) -> dict[tuple[str, str], int]:
