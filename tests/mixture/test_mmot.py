@@ -96,6 +96,20 @@ def test_classes_in_the_batch_do_not_depend_on_classes_known() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+def test_neighbouring_classes_move_as_classes_apart_do() -> None:
+    """Classes 0, 1, 2 are read as one slice of the store, 0, 2, 4 row by row."""
+    draw = torch.Generator().manual_seed(0)
+    near, apart = Mixtures(5), Mixtures(5)
+    streams = [torch.Generator().manual_seed(1) for _ in range(2)]
+    for _ in range(12):
+        y = torch.arange(3).repeat_interleave(7)
+        z = torch.randn(len(y), 5, generator=draw) + y.unsqueeze(1)
+        near.update(z, y, streams[0])
+        apart.update(z, 2 * y, streams[1])
+    for name, column in near.store.columns.items():
+        assert torch.equal(column[:3], apart.store.columns[name][:6:2]), name
+
+
 def test_a_large_batch_equals_queuefuls_in_turn() -> None:
     _, z, _ = stream(4, 60, classes=1)
     y = torch.zeros(60, dtype=torch.long)
