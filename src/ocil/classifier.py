@@ -177,8 +177,8 @@ class Classifier(Estimator):
             session = Session(self.method, self._resolved(shape), shape)
         if session.learner.needs_tasks:
             raise OcilError(
-                f"Method {self.method} trains at the ends of tasks, which a stream of your own "
-                "does not have; choose another, such as otc with its default settings."
+                f"Method {self.method} has to be told where a task ends, which a stream of your "
+                "own does not say; choose another, such as otc with its default settings."
             )
         return session
 

@@ -61,8 +61,9 @@ class Settings:
     """Numbers of the convolutions; bfloat16 is faster where the processor has it."""
     augment: str = "none"
     """Augmentation of every training image: none, affine, full, partial or moderate."""
-    retrieval: Literal["uniform", "balanced"] = "uniform"
-    """How replay images are drawn, without replacement: from all, or evenly over classes."""
+    retrieval: Literal["uniform", "balanced", "classes"] = "uniform"
+    """How replay images are drawn, without replacement: from all, evenly over classes, or each of a
+    random class."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimiser of net and head."""
     lr: float = 5e-4

@@ -92,7 +92,7 @@ def test_the_replayed_are_the_candidates_of_largest_score(
 def test_candidates_and_points_of_the_memory_are_disjoint_and_balanced(
     aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = aser(memory=12, candidates=4)
+    mine = aser(memory=12, candidates=4, replay=4)
     for each in batches(5):
         mine.learn(each)
     assert mine.drawn == 4
@@ -205,10 +205,13 @@ def test_what_is_left_of_a_batch_when_the_memory_fills_has_to_win(
 def test_a_reservoir_may_keep_the_memory(
     aser: Callable[..., Aser], learner: Make, batches: Batches
 ) -> None:
-    mine = aser(memory=9, update="reservoir")
+    # nothing is replayed, so that both draw for their memories alone
+    mine, er = aser(memory=9, update="reservoir", replay=0), learner("er", memory=9, replay=0)
     for batch in batches(6):
         mine.learn(batch)
-    assert mine.replay_memory.seen == 30 and len(mine.replay_memory) == 9
+        er.learn(batch)
+    assert torch.equal(mine.replay_memory.columns["x"], er.replay_memory.columns["x"])
+    assert mine.backbone_images == 30  # no contest
 
 
 def test_a_memory_of_one(aser: Callable[..., Aser], batches: Batches) -> None:
@@ -246,3 +249,37 @@ def test_the_reference_draws_for_every_class(aser: Callable[..., Aser], batches:
     for batch in batches(9):
         mine.learn(batch)
     assert mine.drawn == 2 * len(mine.replay_memory.filled)
+
+
+def drawn_parts(mine: Aser, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Sizes of the parts whose features are asked for, a list that fills as it learns."""
+    seen: list[list[int]] = []
+    judged = mine.judged
+    count = lambda *parts: (seen.append([len(p) for p in parts]), judged(*parts))[1]  # noqa: E731
+    monkeypatch.setattr(mine, "judged", count)
+    return seen
+
+
+def test_those_who_may_leave_are_as_many_from_the_first_task_on(
+    aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = aser(memory=20, per_class=2, candidates=9, replay=4)
+    *before, batch = batches(6)
+    for each in before:
+        mine.learn(each)
+    seen = drawn_parts(mine, monkeypatch)
+    mine.learn(batch)
+    judges = 2 * len(mine.replay_memory.filled)
+    assert seen == [[judges, 5, judges], [judges, 9, 5]]  # D, stream, C; E, D', stream
+
+
+def test_there_are_as_many_candidates_as_are_replayed(
+    aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = aser(memory=10, candidates=90, replay=8)
+    *before, batch = batches(4)
+    for each in before:
+        mine.learn(each)
+    seen = drawn_parts(mine, monkeypatch)
+    x, _ = mine.with_replay(batch)
+    assert seen == [[8, 5, 2]] and len(x) == 8 + 5

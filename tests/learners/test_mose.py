@@ -302,3 +302,12 @@ def test_the_classes_of_the_task_survive_a_round_trip(
     assert (other.task, other.current) == (1, [2, 3])
     with pytest.raises(ValueError, match="classes that do not exist"):
         mose().load_state_dict(state | {"current": torch.tensor([7])})
+
+
+def test_exits_take_maps_in_16_bits(mose: Callable[..., Mose]) -> None:
+    made = mose(shape=(3, 32, 32), net="resnet18", width=2, precision="bfloat16")
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8, generator=draw)
+    made.learn(Batch(x, torch.tensor([0, 1, 2, 0, 1, 2])))
+    assert made.scores(x).dtype == torch.float32
+    assert made.scores(x).isfinite().all()

@@ -12,6 +12,7 @@ from ocil import checks, losses
 from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners import holistic
+from ocil.learners.learner import as_float
 from ocil.learners.ocm import Ocm
 from ocil.run.session import Session
 
@@ -111,6 +112,28 @@ def test_the_loss_of_a_later_task_written_out() -> None:
     for name, value in wanted.items():
         torch.testing.assert_close(report[name], value, msg=name)
     torch.testing.assert_close(report["loss"], torch.stack(list(wanted.values())).sum())
+
+
+def test_what_is_compared_with_the_snapshot_is_not_augmented() -> None:
+    session = taught(batches=1, tau=0.2)
+    learner = session.learner
+    more(session, [0, 1, 0])
+    learner.settings.__dict__["replay"] = 64  # all nine are replayed, in order
+    learner.augmented = lambda x: 1 - as_float(x)  # a view that can be told from its image
+    model, teacher, memory = learner.model, learner.teacher, learner.memory
+    assert teacher is not None and memory is not None
+    held, y_m = memory.columns["x"][:9].float() / 255, memory.labels
+    with torch.no_grad():
+        turned = views.turns(held).flatten(0, 1)
+        s = embedded(model, turned)[0] @ embedded(teacher, turned)[0].T / 0.2
+        labels = [(t, label) for t in range(16) for label in y_m]
+        wanted = {
+            "snapshot": mean_terms(s, labels, keep_self=True).mean(),
+            "entropy": F.cross_entropy(model(1 - held), torch.tensor(y_m)),
+        }
+    report = more(session, [0, 1, 0])
+    for name, value in wanted.items():
+        torch.testing.assert_close(report[name], value, msg=name)
 
 
 @pytest.mark.parametrize(("distill", "recalled"), [(1.0, 17), (0.0, 16)])

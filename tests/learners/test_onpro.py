@@ -88,6 +88,21 @@ def test_terms_of_a_later_task_without_mixing() -> None:
         torch.testing.assert_close(report[name], value, msg=name)
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_the_stream_is_compared_by_the_factor_of_its_task(later: bool) -> None:
+    session = taught(similarity_first=0.7, similarity=0.4, tau=0.3)
+    learner, y = session.learner, torch.tensor([1, 0, 1])
+    learner.finished = later
+    x = checks.images(y.tolist(), seed=77).float() / 255
+    with torch.no_grad():
+        model = learner.model
+        turned = views.turns(x).unsqueeze(1).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2)
+        z = projected(model, turned)
+        s = z @ (z + F.normalize(model.net(turned), dim=1)).T / 0.3
+        wanted = losses.paired_infonce((0.4 if later else 0.7) * s, y)
+    torch.testing.assert_close(more(session, y.tolist())["stream"], wanted)
+
+
 def test_one_class_in_the_stream_leaves_its_prototypes_alone() -> None:
     assert float(more(fresh(), [1, 1, 1])["new"]) == pytest.approx(0, abs=1e-6)
 
@@ -162,7 +177,7 @@ def test_feedback_mixes_what_it_says() -> None:
         labels,
     )
     learner.prototypes = torch.eye(16)[[0, 1, 1, 2]] + torch.tensor([0, 0, 0.01, 0])[:, None]
-    learner.prototype_classes = torch.tensor([0, 1, 3, 2])
+    learner.prototype_classes = torch.tensor([0, 3, 1, 2])
     old = memory.draw(12, learner.generators["memory"])  # type: ignore[union-attr]
     mixed = learner.feedback(**old)
     value = mixed.x * 255 / 50
@@ -170,7 +185,8 @@ def test_feedback_mixes_what_it_says() -> None:
     torch.testing.assert_close(value.mean((1, 2, 3)), wanted)
     assert value.std((1, 2, 3)).max() < 1e-5
     guided = list(zip(mixed.first[6:].tolist(), mixed.second[6:].tolist(), strict=True))
-    assert guided.count((1, 3)) >= 5  # the two whose prototypes are close
+    # the two whose prototypes are close, the one that came earlier first
+    assert guided.count((1, 3)) >= 5 and all(a < b for a, b in guided)
     randoms = sorted(mixed.first[:6].tolist())
     assert sorted(mixed.second[:6].tolist()) == randoms  # a permutation of themselves
     assert (mixed.share[:6] < 0.6).all()

@@ -204,7 +204,7 @@ def test_settings_that_contradict_each_other():
 
 def test_a_stream_of_ones_own_has_no_tasks_to_fit_at():
     model = ocil.Classifier("otc", memory=20, fit="task")
-    with pytest.raises(OcilError, match="ends of tasks"):
+    with pytest.raises(OcilError, match="told where a task ends"):
         model.partial_fit(torch.rand(6, 4).numpy(), [0, 1, 0, 1, 0, 1])
 
 

@@ -123,6 +123,30 @@ def test_balanced_draws_are_even_over_classes() -> None:
     assert torch.bincount(memory.draw(16, generator(), "balanced")["y"]).tolist() == [8, 0, 0, 8]
 
 
+def test_draws_of_random_classes_do_not_ask_how_many_a_class_has() -> None:
+    memory, draw = Memory(40), generator()
+    memory.write(list(range(40)), torch.arange(40.0)[:, None], torch.tensor([0] * 30 + [3] * 10))
+    counts = []
+    for _ in range(400):
+        drawn = memory.draw(6, draw, "classes")
+        assert len(drawn["x"].unique()) == 6
+        counts.append(int((drawn["y"] == 3).sum()))
+    assert sum(counts) / 400 == pytest.approx(3, abs=0.2)  # half, of a quarter of the memory
+    assert set(counts) == set(range(7))  # and not always half: (1/2)^6 = 6 of 400 have none
+
+
+def test_draws_of_random_classes_end_when_the_classes_do() -> None:
+    memory, draw = Memory(9), generator()
+    memory.write(
+        list(range(9)), torch.arange(9.0)[:, None], torch.tensor([0, 1, 1, 2, 2, 2, 2, 2, 2])
+    )
+    for wanted in (8, 9, 20):
+        drawn = memory.draw(wanted, draw, "classes")
+        assert len(drawn["x"].unique()) == len(drawn["x"]) == min(wanted, 9)
+    assert memory.choose(3, draw, "classes") != memory.choose(3, draw, "classes")
+    assert Memory(5).choose(3, draw, "classes") == []
+
+
 def test_bytes_of_the_filled_slots_count() -> None:
     memory = filled(capacity=100, stream=30)
     assert memory.bytes_held == 30 * (4 + 8 + 4)
@@ -131,7 +155,7 @@ def test_bytes_of_the_filled_slots_count() -> None:
 # ------------------------------------------------------------------ state
 
 
-@pytest.mark.parametrize("how", ["uniform", "balanced"])
+@pytest.mark.parametrize("how", ["uniform", "balanced", "classes"])
 @pytest.mark.parametrize("stream", [0, 10, 90])
 def test_a_state_gives_the_same_later_draws(how: str, stream: int) -> None:
     memory, copy = filled(stream=stream), Memory(20)

@@ -23,9 +23,10 @@ and before it is full it is ER.
 | ASV    | score = "extreme"     | max over C minus min over S                           |
 
 Differs from the reference: the draws have a fixed size (what n_smp per class comes to with all
-classes), so that a step costs the same throughout and that there are always enough to fill a replay
-batch of 64; the threshold t uses the classes seen, not those still to come; the features of D are
-computed once, not twice; and the two passes whose gradients the reference throws away are left out.
+classes), so that a step costs the same throughout, and D has at least as many as are replayed (in a
+memory hardly larger than that there is little to choose); a class with too few passes its share on;
+the threshold t uses the classes seen, not those still to come; the features of D are computed once,
+not twice; and the two passes whose gradients the reference throws away are left out.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class AserSettings(Settings):
     neighbours: int = 3
     """Nearest neighbours that vote (K)."""
     candidates: int = 90
-    """Images in each class-balanced draw from the memory."""
+    """Images in each draw from the memory."""
     per_class: int = 0
-    """Images of each class in such a draw, in place of `candidates`; 0 keeps the fixed size."""
+    """Images of each class in the class-balanced draws (D, C, E), in place of `candidates`; 0 keeps
+    the fixed size."""
     score: Literal["mean", "extreme", "adversarial"] = "mean"
     """What is replayed: mean (ASER_mu), extreme (ASER), or adversarial to the stream alone."""
     update: Literal["shapley", "reservoir"] = "shapley"
@@ -93,7 +95,8 @@ class Aser(Learner):
         "default/cifar100": {"candidates": 200},
         "default/tiny-imagenet": {"candidates": 200},
         "reference": REFERENCE,
-        "reference/cifar100": {"per_class": 2},
+        "reference/cifar100": {"per_class": 2, "candidates": 200},
+        "reference/tiny-imagenet": {"per_class": 1, "candidates": 200},
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
@@ -130,8 +133,9 @@ class Aser(Learner):
     def adversaries(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The entries to replay with this batch, best first."""
         draw, memory = self.generators["memory"], self.replay_memory
-        both = memory.choose(2 * self.drawn, draw, "balanced")
-        slots, others = subsets.in_two(both, memory.labels, self.drawn, draw)
+        size = max(self.drawn, min(self.settings.replay, len(memory) - 1))
+        both = memory.choose(size + self.drawn, draw, "balanced")
+        slots, others = subsets.in_two(both, memory.labels, size, draw)
         candidates, own = memory.read(slots), memory.read(others)
         z, z_stream, z_own = self.judged(candidates["x"], batch.x, own["x"])
         y = candidates["y"]
@@ -177,7 +181,7 @@ class Aser(Learner):
         """A slot for every image that is worth more than a candidate of the memory, -1 else."""
         draw, memory = self.generators["memory"], self.replay_memory
         judges = memory.choose(self.drawn, draw, "balanced")
-        rivals = subsets.outside(len(memory), judges, self.drawn, draw)
+        rivals = subsets.outside(len(memory), judges, self.aser.candidates, draw)
         judge, rival = memory.read(judges), memory.read(rivals)
         z_judge, z_rival, z_new = self.judged(judge["x"], rival["x"], x)
         rare = self.rare(y.tolist())

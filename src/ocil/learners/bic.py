@@ -80,7 +80,7 @@ class BicSettings(Settings):
 
 
 ONLINE: dict[str, dict[str, Any]] = {
-    "default": {},
+    "default": {"lr": 1e-3},
     "default/digits": {"lr": 8e-3, "ema": 0.9},
     "default/mnist": {"lr": 1e-3, "distill": 1.0, "readout": "corrected"},
     "default/fashion-mnist": {"lr": 1e-3},

@@ -1,7 +1,7 @@
 """CoPE: continual prototype evolution (De Lange and Tuytelaars, ICCV 2021, arXiv 2009.00919).
 
 Instead of a classifier, every class has a prototype that slowly follows its embedded images. For a
-stream batch X and a replayed batch M with as many images of each class as there are,
+stream batch X and a replayed batch M, each image of which is of a random class,
 
     z = (V h(aug(x)) + v) / |V h(aug(x)) + v|            embedding, unit length
     L = pseudo-prototypical proxy loss of X u M          `losses.pseudo_prototypical_proxy`
@@ -25,7 +25,8 @@ class in equal parts. No task identity; while one class is known, only its proto
 Differs from the reference code: images are augmented; 64 images are replayed instead of 10, and as
 the loss counts pairs that repel each other but divides by points, `repel` = 20/74 keeps the balance
 it had with 10 + 10; a class gives slots up when another needs them and not before; the first batch
-moves the prototypes once. With averaged weights the same prototypes are read in their space.
+moves the prototypes once; with ten classes the replay is drawn evenly over them. With averaged
+weights the same prototypes are read in their space.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ from ocil.stream import Batch
 
 @dataclass(frozen=True)
 class CopeSettings(Settings):
-    retrieval: Literal["uniform", "balanced"] = "balanced"
-    """How replay images are drawn, without replacement: from all, or evenly over classes."""
+    retrieval: Literal["uniform", "balanced", "classes"] = "balanced"
+    """How replay images are drawn, without replacement: from all, evenly over classes, or each of a
+    random class."""
     dimension: int = 256
     """Size of the embedding."""
     tau: float = 0.1
@@ -59,6 +61,10 @@ class CopeSettings(Settings):
     """Share of a prototype that stays when it moves."""
     repel: float = 0.27
     """Weight of the repelling pairs; 1 is the reference, made for 20 images a step."""
+
+
+_TEN = {"retrieval": "balanced"}
+_MANY = {"tau": 0.05, "inertia": 0.9}  # the original's for CIFAR-100
 
 
 class Cope(Learner):
@@ -71,13 +77,17 @@ class Cope(Learner):
     own_readout = "prototype"
     settings_type = CopeSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "default": {},
-        "default/digits": {"dimension": 100, "lr": 1e-3, "inertia": 0.9, "ema": 0.9},
-        "default/mnist": {"dimension": 100, "lr": 5e-4},
-        "default/fashion-mnist": {"dimension": 100},
-        "default/cifar100": {"tau": 0.05, "inertia": 0.9},
-        "default/tiny-imagenet": {"tau": 0.05, "inertia": 0.9},
+        # With many classes an even draw has one image of each, and none has a fellow to be near to.
+        "default": {"retrieval": "classes"},
+        "default/digits": _TEN | {"dimension": 100, "lr": 1e-3, "inertia": 0.9, "ema": 0.9},
+        "default/mnist": _TEN | {"dimension": 100, "lr": 5e-4},
+        "default/fashion-mnist": _TEN | {"dimension": 100},
+        "default/cifar10": _TEN,
+        "default/cifar100": _MANY,
+        "default/tiny-imagenet": _MANY,
+        "default/tiny-imagenet-20": _MANY,
         "reference": {
+            "retrieval": "classes",
             "augment": "none",
             "replay": 10,
             "repel": 1.0,
@@ -88,10 +98,9 @@ class Cope(Learner):
         },
         "reference/mnist": {"dimension": 100, "lr": 0.01, "memory": 2000},
         "reference/cifar10": {"memory": 1000},
-        "reference/cifar100": {
-            "tau": 0.05, "inertia": 0.9, "steps": 5, "memory": 5000, "classes_per_task": 5,
-        },
-    }  # fmt: skip
+        "reference/cifar100": _MANY | {"steps": 5, "memory": 5000, "classes_per_task": 5},
+        "reference/tiny-imagenet": _MANY | {"steps": 5},
+    }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
         assert isinstance(settings, CopeSettings)

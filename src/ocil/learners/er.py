@@ -44,6 +44,7 @@ PRESETS = {
     "default/mnist": {"lr": 1e-3},
     "default/fashion-mnist": {"lr": 1e-3},  # MNIST's, not tuned
     "reference": {"skip_first": True, "ema": 0.0},
+    **{f"reference/{data}": {"width": 64} for data in ("cifar10", "cifar100", "tiny-imagenet")},
 }
 
 

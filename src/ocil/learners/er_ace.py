@@ -48,9 +48,10 @@ class ErAce(Learner):
         "default/mnist": {"lr": 1e-3},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"ema": 0.0, "readout": "head"},
-        "reference/cifar10": {"augment": "partial"},
-        "reference/cifar100": {"augment": "partial"},
-        "reference/tiny-imagenet": {"augment": "partial"},
+        **{
+            f"reference/{data}": {"augment": "partial", "width": 64}
+            for data in ("cifar10", "cifar100", "tiny-imagenet")
+        },
     }
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:

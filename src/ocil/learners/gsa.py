@@ -27,8 +27,10 @@ p the softmax on X_mix; w = 1 for the first 5 batches of a task. The memory is a
 
 Differs from the reference code: the head is trained throughout (there it is replaced at every task
 and forgotten by the optimiser), passes without a loss are left out, old and new are told apart by
-class, and T are the classes of the task that have appeared. The paper's own formulas (exp(-R) for
-exp(1 - R), and re-weighted negatives) are not in its code, which we follow.
+class, and T are the classes of the task that have appeared; the first batch of a run has a mix too.
+The paper's own formulas (exp(-R) for exp(1 - R), and re-weighted negatives) are not in its code,
+which we follow. Optimiser and views are those of the published re-run (AdamW, one augmentation for
+both views); the weights are averaged for reading (preset `reference` reads the live ones).
 """
 
 from __future__ import annotations
@@ -73,7 +75,11 @@ class Gsa(Learner):
         "default/digits": {"mirror": False, "lr": 4e-3, "ema": 0.9},
         "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
-        "reference": {"lr": 1e-3, "ema": 0.0},
+        "reference": {"ema": 0.0},
+        **{
+            f"reference/{data}": {"net": "resnet18-global", "width": 64}
+            for data in ("cifar10", "cifar100", "tiny-imagenet")
+        },
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

@@ -64,12 +64,15 @@ class OcmSettings(HolisticSettings):
 # The reference's factors by data set; digits as MNIST, its learning rate from held-out images.
 _GREY = {"similarity_first": 0.5, "similarity": 0.5, "distill": 0.0}
 _DATA: dict[str, dict[str, Any]] = {
+    "digits": _GREY,
     "mnist": _GREY,
     "fashion-mnist": _GREY,
     "cifar10": {"similarity": 0.5},
     "cifar100": {},
-    "tiny-imagenet": {},
+    "tiny-imagenet": {"net": "resnet18-global"},
 }
+_LARGE = {"net": "resnet18-global", "width": 64}
+_COLOUR = ("cifar10", "cifar100", "tiny-imagenet")
 
 
 class Ocm(Learner):
@@ -82,14 +85,15 @@ class Ocm(Learner):
     settings_type = OcmSettings
     presets = {  # noqa: RUF012
         "default": {"lr": 1e-3},
-        "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
         "reference": {"lr": 1e-3, "ema": 0.0},
         **{
             f"{name}/{data}": own
             for name in ("default", "reference")
             for data, own in _DATA.items()
         },
+        "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 4e-3, "readout": "head"},
+        **{f"reference/{data}": _DATA[data] | _LARGE for data in _COLOUR},
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:

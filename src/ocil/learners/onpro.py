@@ -93,14 +93,17 @@ class Mixed(NamedTuple):
 
 # The reference chooses by the number of classes; it has no settings for grey images.
 _TEN = {"similarity": 0.5, "guided": 0.25, "mixup": 0.6}
+_GREY = _TEN | {"similarity_first": 0.5}  # the factor of OCM
 _DATA: dict[str, dict[str, Any]] = {
-    "digits": _TEN | {"lr": 8e-3, "ema": 0.9},
-    "mnist": _TEN | {"similarity_first": 0.5},
-    "fashion-mnist": _TEN | {"similarity_first": 0.5},
+    "digits": _GREY,
+    "mnist": _GREY,
+    "fashion-mnist": _GREY,
     "cifar10": _TEN,
     "cifar100": {},
-    "tiny-imagenet": {},
+    "tiny-imagenet": {"net": "resnet18-global"},
 }
+_LARGE = {"net": "resnet18-global", "width": 64}
+_COLOUR = ("cifar10", "cifar100", "tiny-imagenet")
 
 
 class Onpro(Learner):
@@ -115,8 +118,10 @@ class Onpro(Learner):
         "default": {},
         "reference": {"ema": 0.0},
         **{f"default/{data}": own for data, own in _DATA.items()},
-        "default/mnist": _DATA["mnist"] | {"lr": 4e-3, "similarity": 1.0, "readout": "mean"},
-        **{f"reference/{data}": own | {"ema": 0.0} for data, own in _DATA.items()},
+        "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
+        "default/mnist": _GREY | {"lr": 4e-3, "similarity": 1.0, "readout": "mean"},
+        **{f"reference/{data}": own for data, own in _DATA.items()},
+        **{f"reference/{data}": _DATA[data] | _LARGE for data in _COLOUR},
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
@@ -192,7 +197,8 @@ class Onpro(Learner):
         if not len(self.prototypes):
             return Mixed(x, y, y, x.new_zeros(m))
         known = self.prototype_classes.cpu()  # pairs of classes are chosen on the CPU
-        kept = losses.first_of_each(known)
+        kept = losses.first_of_each(known).nonzero()[:, 0]
+        kept = kept[known[kept].argsort()]  # of a pair the class that came earlier is the first
         wanted = m - int((1 - s.guided) * m)
         pairs = feedback.close_pairs(self.prototypes.cpu()[kept], wanted, draw)
         shares = feedback.pair_shares(pairs, s.mixup, s.mixup_shape, draw)

@@ -55,6 +55,8 @@ class Memory:
         """The slots of such a draw."""
         if how == "balanced":
             return policies.balanced(_Filled(self), wanted, generator)
+        if how == "classes":
+            return policies.of_random_classes(_Filled(self), wanted, generator)
         return policies.uniform(len(self), wanted, generator)
 
     def read(self, slots: Sequence[int]) -> dict[str, torch.Tensor]:

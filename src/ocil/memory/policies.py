@@ -58,6 +58,30 @@ def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generat
     return chosen
 
 
+def of_random_classes(
+    members: Sequence[list[int]], wanted: int, generator: torch.Generator
+) -> list[int]:
+    """`wanted` different slots, for each of which a class is drawn: how many a class has varies.
+
+    members: the slots of each class that has any. A class all of whose slots are taken is drawn no
+    more; within a class every set of slots is as likely.
+    """
+    left, moved, shares = len(members), dict[int, int](), dict[int, int]()
+    for u in torch.rand(wanted, dtype=torch.float64, generator=generator).tolist():
+        if not left:
+            break
+        place = int(u * left)
+        drawn = moved.get(place, place)
+        shares[drawn] = shares.get(drawn, 0) + 1
+        if shares[drawn] == len(members[drawn]):  # the last of those left takes its place
+            left -= 1
+            moved[place] = moved.get(left, left)
+    chosen = []
+    for i, share in shares.items():
+        chosen += [members[i][j] for j in uniform(len(members[i]), share, generator)]
+    return chosen
+
+
 def fill(sizes: list[int], wanted: int) -> list[int]:
     """Equal shares with the rest of small classes passed on to the others.
 

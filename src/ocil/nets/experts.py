@@ -65,6 +65,7 @@ class Exits(nn.Module):
         """Images (n, ...) in one pass through `net` -> one (n, d) for each stage."""
         if isinstance(net, ResNet18):
             *early, last = net.forward_maps(x)
+            early = [h.float() for h in early]  # a map may come in 16 bits, the exits have 32
             return [net.pool(exit(h)) for exit, h in zip(self.exits, early, strict=True)] + [
                 net.pool(last)
             ]
