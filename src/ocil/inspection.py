@@ -106,12 +106,12 @@ def _health(
     tensors: dict[str, torch.Tensor], classes: int
 ) -> list[tuple[int | None, float | None, float | None]]:
     """Components in use, spread and share at the floor of each class; None without mixtures."""
-    parts = [tensors.get(f"learner.mixtures.{name}") for name in ("mu", "var", "log_pi")]
+    parts = [tensors.get(f"learner.mixtures.{name}") for name in ("mu", "var", "log_pi", "least")]
     if any(part is None for part in parts):
         return [(None, None, None)] * classes
-    mu, var, log_pi = (part for part in parts if part is not None)
+    mu, var, log_pi, least = (part for part in parts if part is not None)
     active = log_pi > -torch.inf
-    apart, low = spread(mu, var, active), at_floor(var, active, 1e-3)
+    apart, low = spread(mu, var, active), at_floor(var, active, least)
     numbers = zip(active.sum(1).tolist(), _plain(apart), _plain(low), strict=True)
     found = list(numbers)[:classes]
     return found + [(0, None, None)] * (classes - len(found))

@@ -2,9 +2,10 @@
 
 import json
 
+import pytest
 import torch
 
-from ocil.mixture import Mixtures, diagnostics
+from ocil.mixture import Mixtures, MixtureSettings, diagnostics
 
 
 def test_spread_and_floor_closed_forms() -> None:
@@ -13,7 +14,25 @@ def test_spread_and_floor_closed_forms() -> None:
     active = torch.tensor([[True, True, False]])
     assert diagnostics.spread(mu, var, active).tolist() == [5.0]
     var[0, 0, 0] = 1e-4
-    assert diagnostics.at_floor(var, active, 1e-3).tolist() == [0.25]
+    for least, share in ((1e-4, 0.25), (0.9e-4, 0.0), (0.5, 1.0)):
+        assert diagnostics.at_floor(var, active, torch.tensor([least])).tolist() == [share]
+
+
+@pytest.mark.parametrize("objective", ["sinkhorn", "em", "dual", "nll"])
+def test_variances_at_the_floor_are_those_that_were_held_there(objective: str) -> None:
+    """Whatever an objective takes as its floor: those held by it are equal, the others are not."""
+    settings = MixtureSettings(
+        components=2, objective=objective, floor=0.2, rate_sigma=0.2, prior=0
+    )
+    mixtures, g = Mixtures(6, settings), torch.Generator().manual_seed(0)
+    scale = torch.tensor([3.0, 1.0, 1.0, 0.1, 0.03, 0.01])
+    for _ in range(60):
+        y = torch.arange(16) % 2
+        mixtures.update(torch.randn(16, 6, generator=g) * scale * (1 + 9 * y[:, None]), y, g)
+    var = mixtures.store["var"]
+    held = [int((v <= v.min() * 1.00005).sum()) / v.numel() for v in var]
+    assert all(share >= 0.25 for share in held)  # a test that finds none would say nothing
+    assert diagnostics.describe(mixtures)["at_floor"] == pytest.approx(held)
 
 
 def test_drift_of_a_shift_is_its_length() -> None:

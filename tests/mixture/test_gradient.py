@@ -22,8 +22,8 @@ def problem(dtype: torch.dtype = torch.float64):
     return z, mask, (mu, log_sigma, logits), network
 
 
-def sampled(mu, log_sigma, logits, s: MixtureSettings = DUAL) -> Sample:
-    noise = draw((2, 5, 2), 3, torch.Generator().manual_seed(1), mu)
+def sampled(mu, log_sigma, logits, s: MixtureSettings = DUAL, count: int = 5) -> Sample:
+    noise = draw((2, count, 2), 3, torch.Generator().manual_seed(1), mu)
     return sample_mixture(mu, log_sigma.exp(), logits.log_softmax(-1), noise, s.temperature, False)
 
 
@@ -118,13 +118,40 @@ def test_adam_by_hand_is_torch_adam_per_class() -> None:
     assert torch.allclose(values, torch.stack([t.detach() for t in theirs]), atol=1e-6)
 
 
-def test_a_class_with_one_point_is_left_alone() -> None:
-    mixtures, g = Mixtures(3, DUAL), torch.Generator().manual_seed(4)
-    mixtures.update(torch.randn(20, 3, generator=g), torch.arange(20) % 2, g)
-    before = mixtures.mu.clone()
+@pytest.mark.parametrize("objective", ["dual", "debiased"])
+def test_a_class_with_one_point_is_left_alone(objective: str) -> None:
+    settings = replace(DUAL, objective=objective)
+    mixtures, g = Mixtures(3, settings), torch.Generator().manual_seed(4)
+    for _ in range(2):
+        mixtures.update(torch.randn(20, 3, generator=g), torch.arange(20) % 2, g)
+    before = mixtures.store.state_dict()
     z = torch.randn(4, 3, generator=g)
     mixtures.update(z, torch.tensor([0, 1, 1, 1]), g)
-    assert torch.equal(mixtures.mu[0], before[0]) and not torch.equal(mixtures.mu[1], before[1])
+    after = mixtures.store.state_dict()
+    changed = {name for name in before if not torch.equal(before[name][0], after[name][0])}
+    assert changed == {"queue", "count", "first"}  # networks and optimiser too stay as they are
+    assert not torch.equal(before["mu"][1], after["mu"][1])
+
+
+def test_a_batch_of_lone_points_moves_nothing() -> None:
+    mixtures, g = Mixtures(3, DUAL), torch.Generator().manual_seed(4)
+    mixtures.update(torch.randn(40, 3, generator=g), torch.arange(40) % 2, g)
+    before = mixtures.mu.clone()
+    mixtures.update(torch.randn(2, 3, generator=g), torch.arange(2), g)
+    assert torch.equal(mixtures.mu, before)
+
+
+def test_every_class_has_the_samples_asked_for() -> None:
+    """Also one with fewer points than the class with the most: J is that of the class alone."""
+    z, mask, values, network = problem()
+    s = replace(DUAL, samples=7)
+    sample = sampled(*values, count=7)
+    both = gradient.dual_loss(sample, z, mask, network, s)
+    few = int(mask[1].sum())
+    assert few < mask.shape[1]
+    one = type(sample)(*(part[1:] for part in sample))
+    alone = gradient.dual_loss(one, z[1:, :few], mask[1:, :few], [w[1:] for w in network], s)
+    torch.testing.assert_close(both[1:], alone)
 
 
 def test_the_plain_dual_collapses_sigma_and_the_default_does_not() -> None:

@@ -87,10 +87,7 @@ class Otc(MixtureReadouts):
 
     def train(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Gradient steps, then the mixtures, then the memory."""
-        known = self.classes
-        self.meet(batch.y)
-        if self.classes > known:
-            self.inside.new_classes(self.classes)
+        self.greet(batch.y)
         x, y = batch.x, batch.y
         report = {}
         for _ in range(self.settings.steps):
@@ -106,12 +103,20 @@ class Otc(MixtureReadouts):
         self.remember(batch, z[len(z) - len(batch.y) :])
         return report
 
+    def greet(self, y: torch.Tensor) -> None:
+        """Meet the classes y (n,); where one is new, old mixtures are measured from here on."""
+        known = self.classes
+        self.meet(y)
+        if self.classes > known:
+            self.inside.new_classes(self.classes)
+
     @torch.no_grad()
     def follow(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Features that never change: the mixtures learn the batch alone, nothing is replayed."""
-        self.meet(batch.y)
+        self.greet(batch.y)
         self.backbone_images += len(batch.y)
         z = unit(self.features(self.latent, batch.x))
+        self.inside.arrive(z, batch.y.to(self.device))
         self.move(z, batch.y)
         self.remember(batch, z)
         return {}
@@ -179,23 +184,24 @@ class Otc(MixtureReadouts):
         if batch.epoch and not self.otc.reoffer:
             return
         draw, memory, n = self.generators["memory"], self.replay_memory, len(batch.y)
-        if self.otc.admission == "flood":  # as printed: each centroid's closest points enter
-            order, labels = self._wanted(batch, z), batch.y.tolist()
+        flood = self.otc.admission == "flood"  # as printed: each centroid's closest points enter
+        slots = [] if flood else policies.reservoir(memory.seen, memory.capacity, n, draw)
+        # Drawn for every choice: only which points enter may depend on it, not what is drawn next.
+        start = int(torch.randint(2**31, (), generator=draw))
+        if flood:
+            order, labels = self._wanted(batch, z, start), batch.y.tolist()
             slots = admission.flood(memory, order, labels, self.otc.components, draw)
-        else:
-            slots = policies.reservoir(memory.seen, memory.capacity, n, draw)
-            if self.otc.choice != "random":
-                slots = admission.in_order(slots, self._wanted(batch, z))
+        elif self.otc.choice != "random":
+            slots = admission.in_order(slots, self._wanted(batch, z, start))
         memory.seen += n
         memory.write(slots, batch.x, batch.y)
 
-    def _wanted(self, batch: Batch, z: torch.Tensor) -> list[int]:
+    def _wanted(self, batch: Batch, z: torch.Tensor, start: int) -> list[int]:
         distances = self.mixtures.own_distances(z, batch.y)
         if self.otc.choice == "components":  # whose turn it is counts, not how close a point is
             mine = distances.argmin(1, keepdim=True)
-            noise = torch.rand(len(z), 1, generator=self.generators["memory"])
+            noise = torch.rand(len(z), 1, generator=self.generators["method"])
             distances = torch.full_like(distances, torch.inf).scatter_(1, mine, noise.to(z))
-        start = int(torch.randint(2**31, (), generator=self.generators["memory"]))
         return policies.by_centroids(distances.tolist(), batch.y.tolist(), start)
 
     # ---------------------------------------------------------------- from all that is at hand

@@ -68,6 +68,7 @@ class MixtureReadouts(Learner):
         scores = torch.einsum("nd,ckd->nck", unit(features), mu) / self.tau
         return scores.masked_fill(~self.mixtures.active, -torch.inf).logsumexp(2)
 
+    @torch.inference_mode()
     def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
         """Health of the mixtures at a task's end, with test images x (n, ...) of classes y."""
         kinds = {"test": (unit(self.features(self.latent, x)), y.to(self.device))}

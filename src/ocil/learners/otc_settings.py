@@ -9,6 +9,13 @@ from ocil.errors import OcilError
 from ocil.mixture import MixtureSettings
 from ocil.settings import Settings
 
+_LARGEST = 1e30
+_WITHIN = {
+    "preserve": (0, _LARGEST), "distill": (0, _LARGEST), "tau": (1e-3, _LARGEST),
+    "horizon": (0, _LARGEST), "eps": (1e-6, _LARGEST), "floor": (0, 1), "pooling": (0, 1),
+    "ridge": (0, 1),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class OtcSettings(Settings):
@@ -82,7 +89,10 @@ class OtcSettings(Settings):
     descents: int = 1
     """Objectives dual, debiased, nll: descent steps on (pi, mu, sigma)."""
     floor: float = 1e-3
-    """Least variance, as a share of the class's mean variance."""
+    """Least variance, as a share of the class's mean variance; of that of all classes for the
+    objectives dual, debiased and nll."""
+    reseed_every: int = 256
+    """Points after which a fresh clustering of the queue may take a mixture's place; 0 never."""
     pooling: float = 0.01
     """Rate at which the covariance shared by all components follows the features."""
     ridge: float = 0.1
@@ -90,9 +100,19 @@ class OtcSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("refit_every", "em_passes"):
+        for name in ("refit_every", "em_passes", "descents"):
             if getattr(self, name) < 1:
                 raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")
+        for name, (low, high) in _WITHIN.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                most = f" and at most {high:g}" if high < _LARGEST else " and finite"
+                raise OcilError(f"Setting {name} is {value} but must be at least {low:g}{most}.")
+        if self.admission == "flood" and self.choice == "random":
+            raise OcilError(
+                "With admission = 'flood' every centroid's closest points enter the memory, which "
+                "leaves nothing to choose at random; set choice = 'centroids'."
+            )
         if self.refresh and self.fit == "task":
             raise OcilError(
                 "Setting refresh moves all mixtures at the end of a task and fit = 'task' fixes "
@@ -126,6 +146,7 @@ _PAPER = {
     "choice": "centroids",
     "objective": "dual",
     "window": 0,
+    "reseed_every": 0,
     "preserve_form": "printed",
     "preserve_features": "one",
     "preserve": 1.0,

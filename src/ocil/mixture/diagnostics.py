@@ -21,11 +21,10 @@ def spread(mu: Tensor, var: Tensor, active: Tensor) -> Tensor:
     return total / norm.sqrt()
 
 
-def at_floor(var: Tensor, active: Tensor, floor: float) -> Tensor:
-    """Share of the variances of a class (C,) at `floor` times the class's mean variance."""
+def at_floor(var: Tensor, active: Tensor, least: Tensor) -> Tensor:
+    """Share of the variances of a class (C,) at the floor `least` (C,) last put under them."""
     weight = active.unsqueeze(-1).expand_as(var).to(var.dtype)
-    mean = (var * weight).sum((-2, -1), keepdim=True) / weight.sum((-2, -1), keepdim=True)
-    low = (var <= 1.05 * floor * mean).to(var.dtype) * weight
+    low = (var <= 1.0001 * least.view(-1, 1, 1)).to(var.dtype) * weight
     return low.sum((-2, -1)) / weight.sum((-2, -1))
 
 
@@ -52,7 +51,7 @@ def describe(mixtures: MixtureReader) -> dict[str, list[float | None]]:
     least = torch.where(active, pi, torch.inf).amin(-1)
     numbers = {
         "spread": spread(mixtures.mu, var, active),
-        "at_floor": at_floor(var, active, mixtures.settings.floor),
+        "at_floor": at_floor(var, active, mixtures.store["least"]),
         "weight_min": least,
         "weight_max": pi.amax(-1),
     }

@@ -10,7 +10,8 @@ and rms sigma), with costs per dimension; so eps and the rates mean the same in 
 p: the points of a class, q: S reparameterised samples of its mixture. phi is one small network per
 class, phi(z) = w2 . softplus(W1 z + b1), whose additive constant cancels. With one-to-one
 pairing phi cancels altogether and J is the mean cost of the pairs: no network is trained then.
-A class with one point is left alone by dual and debiased (phi would cancel there too).
+A class with one point is left alone by dual and debiased (phi would cancel there too), which
+`Mixtures` sees to.
 """
 
 from __future__ import annotations
@@ -72,8 +73,13 @@ def pair_cost(sample: Sample, z: Tensor, settings: MixtureSettings) -> Tensor:
 def dual_loss(
     sample: Sample, z: Tensor, mask: Tensor, network: list[Tensor], settings: MixtureSettings
 ) -> Tensor:
-    """J per class (B,); one-to-one pairing compares sample j with point j."""
-    seen = mask[:, torch.arange(sample.points.shape[1], device=mask.device) % mask.shape[1]]
+    """J per class (B,); one-to-one pairing compares sample j with point j.
+
+    Without a number of samples there are as many as a class has points, those of its mask.
+    """
+    seen = mask
+    if settings.samples:
+        seen = mask.new_ones(sample.points.shape[:2])
     if settings.pairing == "one":
         gap = (sample.points - z).square()
         gap = gap / sample.var if settings.cost == "mahalanobis" else gap
@@ -124,13 +130,9 @@ class GradientStep:
         for t in range(s.steps):
             noises = [self._noise(z, mask, generator) for _ in range(self._draws())]
             values = self._descend(network, values, z, mask, noises, t)
-        alone = mask.sum(-1).view(-1, 1, 1) < (1 if s.objective == "nll" else 2)
-        new_mu = values[0] * scale + centre
-        new_var = (2 * (values[1] + scale.log())).exp().clamp(min=floor)
-        store.put("mu", self.rows, torch.where(alone, mu, new_mu))
-        store.put("var", self.rows, torch.where(alone, var, new_var))
-        new_pi = torch.log_softmax(values[2], -1)
-        store.put("log_pi", self.rows, torch.where(alone[..., 0], log_pi, new_pi))
+        store.put("mu", self.rows, values[0] * scale + centre)
+        store.put("var", self.rows, (2 * (values[1] + scale.log())).exp().clamp(min=floor))
+        store.put("log_pi", self.rows, torch.log_softmax(values[2], -1))
         for name, value in zip(NETWORK, network, strict=False):
             store.put(name, self.rows, value)
 

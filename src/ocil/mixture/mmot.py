@@ -23,6 +23,7 @@ from ocil.mixture.grouping import Bools, Group, Ints, group_by_class, ring, spli
 from ocil.mixture.moments import (
     Moments,
     Points,
+    floor_of,
     least_variance,
     merge,
     variance_within,
@@ -57,6 +58,7 @@ class Mixtures(MixtureReader):
         store.add("mu", (k, dim))
         store.add("var", (k, dim), 1.0)
         store.add("log_pi", (k,), -torch.inf)
+        store.add("least", ())  # the floor that was last put under the variances
         store.add("queue", (q, dim))
         for name in ("count", "first", "seeded", "steps"):
             store.add(
@@ -119,7 +121,10 @@ class Mixtures(MixtureReader):
         if self._windowed:
             self._window_step(classes, first, count)
         else:
-            self._gradient_step(classes, first, count, generator)
+            several = count - first > (0 if s.objective == "nll" else 1)
+            classes, count, first = classes[several], count[several], first[several]
+            if len(classes):
+                self._gradient_step(classes, first, count, generator)
         store.host("steps")[classes] += 1
 
     def _rows(self, classes: Ints) -> Rows:
@@ -266,6 +271,7 @@ class Mixtures(MixtureReader):
         points = self._window(flat, mask, mixture[0].mean(1, keepdim=True))
         step = em.window_step(points, mixture, self._old(rows), rate, self.base, s)
         self._put(rows, {"mu": step.mu, "var": step.var, "log_pi": step.log_pi})
+        store.put("least", rows, floor_of(step.pooled, s.floor).flatten())
         if rate is None:
             resp, where = step.resp.mT, flat.view(-1)
             if not valid.all():
@@ -293,4 +299,6 @@ class Mixtures(MixtureReader):
         floor = self.settings.floor * self.base.mean()
         steps = torch.from_numpy(self.store.host("steps")[classes])
         step = gradient.GradientStep(self.store, rows, steps, self.settings)
-        step.run(z, mask, floor.clamp(min=least_variance(z.dtype)), generator)
+        floor = floor.clamp(min=least_variance(z.dtype))
+        step.run(z, mask, floor, generator)
+        self.store.put("least", rows, floor.expand(len(rows)))

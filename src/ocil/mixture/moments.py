@@ -86,8 +86,12 @@ def regularise(moments: Moments, base: Tensor, prior: float, floor: float) -> tu
     total = (mass.sum(-1) + prior).clamp(min=1e-12).view(-1, 1, 1)
     pooled = torch.bmm(mass.unsqueeze(1) / total, moments.var) + (prior / total) * base
     share = (mass / (mass + prior).clamp(min=1e-12)).unsqueeze(-1)
-    least = (floor * pooled.mean(-1, keepdim=True)).clamp(min=least_variance(mass.dtype))
-    return torch.lerp(pooled, moments.var, share).clamp_(min=least), pooled
+    return torch.lerp(pooled, moments.var, share).clamp_(min=floor_of(pooled, floor)), pooled
+
+
+def floor_of(pooled: Tensor, floor: float) -> Tensor:
+    """The floor (B, 1, 1) that `regularise` puts under variances, from the pooled one (B, 1, d)."""
+    return (floor * pooled.mean(-1, keepdim=True)).clamp(min=least_variance(pooled.dtype))
 
 
 def least_variance(dtype: torch.dtype) -> float:

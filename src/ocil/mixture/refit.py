@@ -22,7 +22,7 @@ from torch import Tensor
 from ocil.mixture import em, seeding, starts
 from ocil.mixture.grouping import Group, group_by_class, of_classes
 from ocil.mixture.mmot import Mixtures
-from ocil.mixture.moments import Moments, window_points
+from ocil.mixture.moments import Moments, floor_of, window_points
 from ocil.mixture.sampling import draw_gumbel
 from ocil.mixture.settings import MixtureSettings
 
@@ -35,6 +35,7 @@ class Fit(NamedTuple):
     mu: Tensor  # (B, K, d)
     var: Tensor  # (B, K, d)
     log_pi: Tensor  # (B, K)
+    least: Tensor  # (B,), what no variance may fall below
     pooled: Tensor  # (d,), variance within components, mean over the classes
 
 
@@ -61,7 +62,8 @@ def fit_batch_em(
     found = (step.mu, step.var, step.log_pi.unsqueeze(-1))
     before = (*mixture[:2], mixture[2].unsqueeze(-1))
     mu, var, log_pi = (torch.where(few, a, b) for a, b in zip(before, found, strict=True))
-    return Fit(mu, var, log_pi.squeeze(-1), step.pooled.mean((0, 1)))
+    least = torch.where(few.flatten(), start["least"], floor_of(step.pooled, s.floor).flatten())
+    return Fit(mu, var, log_pi.squeeze(-1), least, step.pooled.mean((0, 1)))
 
 
 class FittedMixtures(Mixtures):
@@ -88,7 +90,8 @@ class FittedMixtures(Mixtures):
         padded, mask = self._padded(z[mixed.to(z.device)], group)
         found = fit_batch_em(padded, mask, self.base, generator, self.settings)
         rows = self._device(group.classes)
-        self._put(rows, {"mu": found.mu, "var": found.var, "log_pi": found.log_pi})
+        names = ("mu", "var", "log_pi", "least")
+        self._put(rows, {name: getattr(found, name) for name in names})
         self.base.copy_(found.pooled)
         self.store.host("fitted")[group.classes] += 1
 

@@ -48,7 +48,7 @@ class MixtureSettings:
     reseed_every: int = 256  # points between two challenges of a class's partition; 0 never
     reseed_margin: float = 0.2  # a challenger must lower the within-cluster scatter by this share
     prior: float = 1.0  # pseudo-points of the class's pooled variance in each component
-    floor: float = 1e-3  # least variance, as a share of the class's mean variance
+    floor: float = 1e-3  # least variance, a share of the mean one (gradients: of all classes)
     shrinkage: float = 0.0  # at reading: v <- (1-a) v + a (variance pooled over all classes)
     cost: str = "mahalanobis"  # dual: with the sample's detached variance | euclidean
     pairing: str = "all"  # dual: all S x n pairs | one (one sample per point, as printed)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ocil.mixture import seeding
 from ocil.mixture.moments import (
     component_log_density,
+    floor_of,
     regularise,
     weighted_moments,
     window_points,
@@ -73,10 +74,11 @@ def from_clusters(
     centre = (z * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
     points = window_points(z, mask, centre)
     found = weighted_moments(resp, points)
-    var, _ = regularise(found, base, settings.prior, settings.floor)
+    var, pooled = regularise(found, base, settings.prior, settings.floor)
     young = mask.sum(-1, keepdim=True) < settings.seed_points
     log_pi = torch.log_softmax(torch.where(young, found.mass, found.mass + 0.5).log(), -1)
     new = {"mu": found.mean, "var": var, "log_pi": log_pi, "resp": resp.mT}
+    new["least"] = floor_of(pooled, settings.floor).flatten()
     old = found._replace(mass=found.mass / found.mass.sum(-1, keepdim=True))
     if settings.average == "window":
         old = weighted_moments(resp * settled.unsqueeze(1), points)

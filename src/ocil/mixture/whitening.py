@@ -16,6 +16,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+LEAST_RIDGE = 1e-5  # directions without variance must not count without end
+
 
 class PooledCovariance:
     """Running covariance (d, d) of residuals, and distances under it."""
@@ -35,11 +37,13 @@ class PooledCovariance:
 
     def factor(self) -> Tensor:
         """L (d, d), lower triangular, of the covariance with its ridge."""
-        scale = self.covariance.diagonal().mean().clamp(min=1e-12)
-        eye = torch.eye(len(self.covariance), device=self.covariance.device)
+        covariance = self.covariance.cpu()  # not every device has double precision
+        scale = covariance.diagonal().mean().clamp(min=1e-12)
+        eye = torch.eye(len(covariance), dtype=torch.float64)
         # in units of the mean variance and in double precision: small directions keep their digits
-        shrunk = torch.lerp((self.covariance / scale).double(), eye.double(), self.ridge)
-        return torch.linalg.cholesky(shrunk).to(self.covariance.dtype) * scale.sqrt()
+        shrunk = torch.lerp((covariance / scale).double(), eye, max(self.ridge, LEAST_RIDGE))
+        lower = torch.linalg.cholesky(shrunk).to(covariance.dtype) * scale.sqrt()
+        return lower.to(self.covariance.device)
 
     def distances(self, z: Tensor, mu: Tensor) -> Tensor:
         """Squared distances of z (n, d) to mu (C, K, d) -> (n, C, K)."""
