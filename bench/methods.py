@@ -1,7 +1,8 @@
 """What a step of every method costs: `OMP_NUM_THREADS=1 python bench/methods.py [--write]`.
 
-Each method learns from noise with its preset for MNIST (MLP) or CIFAR-10 (slim ResNet-18): two
-tasks of two classes until the memory is full, then timed batches. The methods take turns, one batch
+Each method learns from noise with its preset for MNIST (MLP) or CIFAR-10 (slim ResNet-18): five
+tasks of two classes, after which the memory is full and as much is replayed as ever will be, then
+timed batches of the last task. The methods take turns, one batch
 each, with ER in every turn; printed are the images through the backbone and the bytes held beyond
 net and memory, and the median over turns of the time relative to ER's, all at one gradient step a
 batch. `--write` keeps the table where `ocil methods` finds it.
@@ -25,7 +26,7 @@ from ocil.settings import layered
 
 KEPT = Path(__file__).parents[1] / "src/ocil/learners/costs.json"
 DATA = {"mlp": "mnist", "resnet18": "cifar10"}
-MEMORY, WARM = 100, 8  # images; batches of each of two tasks before the timed ones
+MEMORY, TASKS, WARM = 200, 5, 4  # images; tasks; batches of each before the timed ones
 
 
 def start(name: str, data: str, memory: int) -> Session:
@@ -52,22 +53,22 @@ def timed(session: Session, x: torch.Tensor, y: list[int], task: int) -> tuple[f
 
 
 class Candidate:
-    """A method in the middle of its second task, with a full memory."""
+    """A method in the middle of its last task, with a full memory."""
 
     def __init__(self, name: str, data: str) -> None:
         self.session, self.data = start(name, data, MEMORY), data
         self.draw = torch.Generator().manual_seed(0)
         learner = self.session.learner
-        for task in (0, 1):
+        for task in range(TASKS):
             if learner.needs_tasks:
                 learner.begin_task(task)
             for _ in range(WARM):
                 self.step(task)
-            if learner.needs_tasks and task == 0:
-                x, y = noise(data, 0, self.draw)
-                learner.end_task(0, x, torch.tensor(y))
+            if learner.needs_tasks and task < TASKS - 1:
+                x, y = noise(data, task, self.draw)
+                learner.end_task(task, x, torch.tensor(y))
 
-    def step(self, task: int = 1) -> tuple[float, int]:
+    def step(self, task: int = TASKS - 1) -> tuple[float, int]:
         """Processor seconds and images through the backbone of one batch."""
         return timed(self.session, *noise(self.data, task, self.draw), task)
 
