@@ -200,6 +200,14 @@ def layered(
     return settings, used[-1] if used else name
 
 
+def on_colour(
+    preset: str, settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Presets "PRESET/DATA" for the colour images: `settings` on top of those in `own` by data."""
+    data = ("cifar10", "cifar100", "tiny-imagenet")
+    return {f"{preset}/{name}": dict((own or {}).get(name, {})) | dict(settings) for name in data}
+
+
 def _own_defaults(kind: type[Settings]) -> set[str]:
     """Fields whose default a method has changed itself; the data set's protocol yields to them."""
     base = {f.name: f.default for f in dataclasses.fields(Settings)}

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil.learners.learner import Learner
-from ocil.settings import Settings
+from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
 
@@ -44,7 +44,7 @@ PRESETS = {
     "default/mnist": {"lr": 1e-3},
     "default/fashion-mnist": {"lr": 1e-3},  # MNIST's, not tuned
     "reference": {"skip_first": True, "ema": 0.0},
-    **{f"reference/{data}": {"width": 64} for data in ("cifar10", "cifar100", "tiny-imagenet")},
+    **on_colour("reference", {"width": 64}),
 }
 
 

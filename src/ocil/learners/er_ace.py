@@ -31,7 +31,7 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.learners.learner import Learner
-from ocil.settings import Settings
+from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
 
@@ -48,10 +48,7 @@ class ErAce(Learner):
         "default/mnist": {"lr": 1e-3},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"ema": 0.0, "readout": "head"},
-        **{
-            f"reference/{data}": {"augment": "partial", "width": 64}
-            for data in ("cifar10", "cifar100", "tiny-imagenet")
-        },
+        **on_colour("reference", {"augment": "partial", "width": 64}),
     }
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:

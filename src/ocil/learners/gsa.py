@@ -45,7 +45,7 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import Learner
 from ocil.memory import subsets
-from ocil.settings import Settings
+from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
 
@@ -76,10 +76,7 @@ class Gsa(Learner):
         "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"ema": 0.0},
-        **{
-            f"reference/{data}": {"net": "resnet18-global", "width": 64}
-            for data in ("cifar10", "cifar100", "tiny-imagenet")
-        },
+        **on_colour("reference", {"net": "resnet18-global", "width": 64}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

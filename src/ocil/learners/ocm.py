@@ -42,7 +42,7 @@ from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
 from ocil.learners.learner import Learner
-from ocil.settings import Settings
+from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
 Parts = dict[str, torch.Tensor]
@@ -71,8 +71,6 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
-_LARGE = {"net": "resnet18-global", "width": 64}
-_COLOUR = ("cifar10", "cifar100", "tiny-imagenet")
 
 
 class Ocm(Learner):
@@ -93,7 +91,7 @@ class Ocm(Learner):
         },
         "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 4e-3, "readout": "head"},
-        **{f"reference/{data}": _DATA[data] | _LARGE for data in _COLOUR},
+        **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:

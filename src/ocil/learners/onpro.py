@@ -48,7 +48,7 @@ from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
 from ocil.learners.learner import Learner, as_float
 from ocil.memory import feedback
-from ocil.settings import Settings
+from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
 Parts = dict[str, torch.Tensor]
@@ -102,8 +102,6 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
-_LARGE = {"net": "resnet18-global", "width": 64}
-_COLOUR = ("cifar10", "cifar100", "tiny-imagenet")
 
 
 class Onpro(Learner):
@@ -121,7 +119,7 @@ class Onpro(Learner):
         "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 4e-3, "similarity": 1.0, "readout": "mean"},
         **{f"reference/{data}": own for data, own in _DATA.items()},
-        **{f"reference/{data}": _DATA[data] | _LARGE for data in _COLOUR},
+        **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
