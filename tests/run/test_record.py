@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -151,3 +152,23 @@ def test_the_peak_is_the_process_own_and_not_its_parents() -> None:
     )
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, check=True)
     assert float(done.stdout) < 900
+
+
+def test_a_command_says_what_presets_no_longer_do() -> None:
+    record = {
+        "method": "er",
+        "command": "ocil run er --data mnist --memory 500 --seed 0 --steps 2",
+        "settings": to_mapping(ErSettings(data="mnist", memory=500, steps=2, net="mlp")),
+    }
+    # MNIST's protocol augments, and its preset has a rate of its own
+    assert records.left_out(record) == {"augment": "none", "lr": 5e-4}
+    named = record | {"command": f"{record['command']} --augment none --lr 0.0005"}
+    assert records.left_out(named) == {}
+
+
+def test_the_commands_of_the_shipped_records_give_their_settings() -> None:
+    paths = sorted((Path(__file__).parents[2] / "results").glob("*/*/record.json"))
+    assert len(paths) > 100
+    found = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    overtaken = [str(path) for path, record in found.items() if records.left_out(record)]
+    assert not overtaken, "a preset has changed: python results/commands.py --write"

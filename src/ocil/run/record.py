@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,19 @@ def command(method: str, settings: Settings) -> str:
             else:
                 words += [flag, str(value)]
     return shlex.join(words)
+
+
+def left_out(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a record that its command does not name and that presets make otherwise today."""
+    learner, recorded = registry.get(record["method"]), record["settings"]
+    flags = {word[2:].replace("-", "_") for word in shlex.split(record["command"]) if "--" in word}
+    named = {key: value for key, value in recorded.items() if {key, f"no_{key}"} & flags}
+    source = SOURCES.get(recorded["data"])
+    protocol = source.protocol if source else {}
+    found, _ = layered(learner.settings_type, protocol, learner.presets, named)
+    today = to_mapping(found)
+    asked = {k: v for k, v in recorded.items() if k not in NOT_IN_JOB and k != "preset"}
+    return {key: value for key, value in asked.items() if today.get(key) != value}
 
 
 def versions() -> dict[str, str]:
