@@ -90,7 +90,7 @@ class Ocm(Learner):
             for data, own in _DATA.items()
         },
         "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
-        "default/mnist": _GREY | {"lr": 4e-3, "readout": "head"},
+        "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
         **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
     }
 

@@ -117,7 +117,7 @@ class Onpro(Learner):
         "reference": {"ema": 0.0},
         **{f"default/{data}": own for data, own in _DATA.items()},
         "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
-        "default/mnist": _GREY | {"lr": 4e-3, "similarity": 1.0, "readout": "mean"},
+        "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
         **{f"reference/{data}": own for data, own in _DATA.items()},
         **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
     }
