@@ -430,3 +430,36 @@ def test_many_classes_of_features_are_told_apart_and_no_head_grows() -> None:
     assert learner.model.head.classes == 0
     assert learner.backbone_images == len(y)  # nothing is replayed
     assert "head" not in learner.readouts
+
+
+def test_columns_are_sorted_after_fit_and_in_order_of_arrival_after_partial_fit():
+    x, y = _points([3, 1, 2, 1, 3, 2, 0, 0] * 5)
+    fitted = ocil.Classifier("er", memory=20, lr=1e-2).fit(x, y)
+    assert fitted.classes_.tolist() == [0, 1, 2, 3]
+    assert (fitted.predict_proba(x).argmax(1) == y).mean() > 0.9  # as scikit-learn reads them
+    streamed = ocil.Classifier("er", memory=20).partial_fit(x, y)
+    assert streamed.classes_.tolist() == [3, 1, 2, 0]
+    more, labels = _points([9, 5] * 5)
+    assert fitted.partial_fit(more, labels).classes_.tolist() == [0, 1, 2, 3, 9, 5]
+
+
+def _points(labels):
+    y = np.array(labels)
+    draw = np.random.default_rng(0)
+    return (np.eye(10)[y] * 4 + draw.normal(size=(len(y), 10)) / 4).astype(np.float32), y
+
+
+def test_a_torn_model_neither_predicts_nor_copies():
+    x, y = _points([0, 1] * 15)
+    model = ocil.Classifier("er", memory=20, lr=1e8).partial_fit(x[:10], y[:10])
+    with pytest.raises(OcilError):
+        model.partial_fit(x, y)
+    for use in (lambda: model.predict(x), lambda: copy.deepcopy(model), lambda: model.save("x")):
+        with pytest.raises(OcilError, match="failed half-way"):
+            use()
+
+
+def test_channels_are_checked_for_vectors_too():
+    x, y = _points([0, 1] * 5)
+    with pytest.raises(OcilError, match="channels is 'foo'"):
+        ocil.Classifier("er", channels="foo").fit(x, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.settings import (
     NOT_IN_JOB,
     Settings,
@@ -219,3 +221,16 @@ def test_a_bad_toml_file_is_one_sentence(tmp_path: Path, content: bytes | None, 
         read_toml(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_no_method_takes_negative_or_endless_numbers(method: str) -> None:
+    kind = registry.get(method).settings_type
+    for field in dataclasses.fields(kind):
+        value = getattr(kind(), field.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        wrong = (-1, math.nan, math.inf) if isinstance(value, float) else (-1,)
+        for number in wrong:
+            with pytest.raises(OcilError, match=field.name):
+                dataclasses.replace(kind(), **{field.name: number})

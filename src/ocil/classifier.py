@@ -87,14 +87,21 @@ class Classifier(Estimator):
     # ---------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any) -> Classifier:
-        """Forget everything, learn X in its order in one pass, and leave nothing pending."""
+        """Forget everything, learn X in its order in one pass, and leave nothing pending.
+
+        All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
+        """
         fresh = type(self)(**self.get_params())
-        fresh.partial_fit(X, y).flush()
+        fresh._add(X, y, announced=True).flush()
         self.__dict__ |= {k: v for k, v in vars(fresh).items() if k.startswith("_")}
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Classifier:
         """Learn more samples, of known or new classes; `classes` is never needed and not read."""
+        return self._add(X, y)
+
+    def _add(self, X: Any, y: Any, announced: bool = False) -> Classifier:
+        """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
         x = samples.items(X, self.channels, self._form)
         known = self._session.labels.classes if self._session else []
@@ -103,6 +110,8 @@ class Classifier(Estimator):
         names = self._checked_names(X)
         session = self._session or self._begin(x)
         self._try_module(session, x)
+        if announced:
+            session.labels.encode(sorted(set(labels)))  # pyright: ignore[reportArgumentType]
         # From here on nothing is the caller's fault.
         self._session, self._names = session, names
         self._form = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
@@ -171,6 +180,7 @@ class Classifier(Estimator):
 
     def _begin(self, x: torch.Tensor) -> Session:
         """A session for items like these."""
+        samples.check_channels(self.channels)
         shape = tuple(x.shape[1:])
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         with offering(module):
@@ -210,6 +220,7 @@ class Classifier(Estimator):
     def scores(self, X: Any, readout: str | None = None) -> np.ndarray:
         """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
         session = self._fitted()
+        self._check_whole()
         x = samples.items(X, self.channels, self._form)
         self._checked_names(X)
         learner = session.learner
@@ -248,7 +259,8 @@ class Classifier(Estimator):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned so far, in order of arrival; those of pending samples come with them."""
+        """Labels learned so far: after `fit` sorted, later ones in order of arrival; those of
+        pending samples come with them."""
         return np.array(self._fitted().labels.classes)
 
     @property
@@ -298,6 +310,7 @@ class Classifier(Estimator):
         return modelfile.dump(*note_of(self, memory))
 
     def __getstate__(self) -> dict[str, Any]:
+        self._check_whole()
         return {"params": self.get_params(), "blob": self._blob() if self._session else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

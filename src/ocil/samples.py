@@ -118,10 +118,14 @@ def _tensor(array: np.ndarray, channels: Channels, form: Form | None) -> torch.T
     return torch.from_numpy(np.array(array, order="C"))  # a copy: callers reuse their arrays
 
 
-def _last(shape: tuple[int, ...], channels: Channels) -> bool:
-    """Whether the channels of (n, ?, ?, ?) come last."""
+def check_channels(channels: object) -> None:
     if channels not in ("auto", "first", "last"):
         raise OcilError(f"channels is {channels!r}; choose 'auto', 'first' or 'last'.")
+
+
+def _last(shape: tuple[int, ...], channels: Channels) -> bool:
+    """Whether the channels of (n, ?, ?, ?) come last."""
+    check_channels(channels)
     if channels != "auto":
         return channels == "last"
     first, last = shape[1] in CHANNELS, shape[3] in CHANNELS

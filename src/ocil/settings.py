@@ -96,6 +96,11 @@ class Settings:
                 raise OcilError(f"Setting {name} is {value} but must be at least {low}.")
             if isinstance(value, int) and value >= 2**63:
                 raise OcilError(f"Setting {name} is {value} but must be below 2^63.")
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise OcilError(f"Setting {name} is {value} but must be at least 0 and finite.")
+            if name in _POSITIVE and not value > 0:
+                raise OcilError(f"Setting {name} is {value} but must be above 0.")
         if not 0 <= self.ema < 1:
             raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
         if not 0 <= self.momentum < 1:
@@ -111,6 +116,8 @@ _AT_LEAST = {
     "epochs": 1, "limit_per_class": 1, "width": 0, "weight_decay": 0, "eval_every": 0, "probe": 1,
     "checkpoint_every": 0, "threads": 1,
 }  # fmt: skip
+
+_POSITIVE = {"tau", "prototype_tau", "temperature", "dimension", "projection", "scale", "bias_lr"}
 
 S = TypeVar("S", bound=Settings)
 

@@ -122,3 +122,32 @@ def test_what_cannot_be(
     found = ocil(*words)
     assert found.is_sentence(), found
     assert said in found.err
+
+
+def test_labels_that_are_numbers_stay_as_they_are(ocil: Ocil, tmp_path: Path) -> None:
+    x = np.repeat(np.eye(4, dtype=np.float32)[:2], 10, 0)
+    np.savez(tmp_path / "n.npz", x=x, y=np.repeat([-1, 1], 10))
+    np.save(tmp_path / "rows.npy", x)
+    (tmp_path / "rows.npy").rename(tmp_path / "ROWS.NPY")
+    model = tmp_path / "m.ocil"
+    assert ocil("learn", tmp_path / "n.npz", "--model", model, "--lr", 0.01).code == 0
+    rows = list(csv.reader(ocil("predict", model, tmp_path / "ROWS.NPY", "--csv").out.splitlines()))
+    assert {row[1] for row in rows[1:]} <= {"-1", "1"} and len(rows) == 21
+    assert ocil("predict", model).is_sentence()
+
+
+def test_the_place_of_a_model_is_looked_at_first(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
+    found = ocil("learn", folder, "--resize", 8, "--model", tmp_path / "none" / "m.ocil")
+    assert found.is_sentence() and "There is no folder" in found.err
+
+
+def test_results_without_records_write_nothing(ocil: Ocil, tmp_path: Path) -> None:
+    (tmp_path / "RESULTS.md").write_text("my own words")
+    assert ocil("results", tmp_path).is_sentence()
+    assert (tmp_path / "RESULTS.md").read_text() == "my own words"
+
+
+def test_of_a_flag_given_twice_the_last_counts(ocil: Ocil, tmp_path: Path) -> None:
+    words = ("run", "er", "--preset", "reference", "--preset", "default", "--limit-per-class", 4)
+    assert ocil(*words, "--out", tmp_path / "run").code == 0
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["settings"]["ema"] > 0

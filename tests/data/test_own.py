@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ocil.data.own import OwnData, looks_own, read_own
+from ocil.data.pictures import decoded
 from ocil.errors import OcilError
 
 PIL = pytest.importorskip("PIL.Image")
@@ -217,3 +219,30 @@ def test_what_is_a_path_and_what_a_name(folder: Path, monkeypatch: pytest.Monkey
     (folder.parent / "mnist").mkdir()
     assert not looks_own("mnist")
     assert set(read_own(folder, 8)) == {"train"}
+
+
+@pytest.mark.parametrize("others", [(), ("test",), ("val",), ("test", "val")])
+def test_parts_are_no_classes(tmp_path: Path, others: tuple[str, ...]) -> None:
+    for part in ("train", *others):
+        for name in ("ant", "bee", ".cache"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(4):
+                (tmp_path / part / name / f"{i}.png").write_bytes(png((8, 8), 10 * i))
+    found = OwnData(tmp_path).dataset
+    assert found.class_names == ("ant", "bee")
+    tested = len(found.test_labels)  # of what is there the first, else a part of train
+    assert (len(found.train_labels), tested) == ((8, 8) if others else (8 - tested, tested))
+
+
+def test_grey_of_16_bits_keeps_its_shades() -> None:
+    shades = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    file = io.BytesIO()
+    Image.fromarray(shades).save(file, "PNG")
+    found = decoded(file.getvalue(), (1, 8, 8))[0]
+    assert np.abs(found.astype(int) - shades // 257).max() <= 1 and found.max() == 255
+
+
+def test_arrays_to_test_on_alone_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_test=np.zeros((4, 3)), y_test=np.arange(4))
+    with pytest.raises(OcilError, match="nothing to train on"):
+        OwnData(tmp_path / "a.npz").dataset

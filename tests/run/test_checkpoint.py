@@ -265,3 +265,20 @@ def test_atomic_writing_replaces_the_whole_file(tmp_path: Path) -> None:
     files.write_atomic(path, b"short")
     assert path.read_bytes() == b"short"
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and modes as on POSIX")
+def test_a_link_its_target_and_who_may_read_it_are_kept(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    files.write_atomic(link, b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == 0o600
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_atomic(pipe, b"into it")
+    assert os.read(reader, 99) == b"into it" and pipe.is_fifo()
+    os.close(reader)

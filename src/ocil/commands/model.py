@@ -65,9 +65,12 @@ def learn(words: list[str]) -> None:
     set_threads(1)  # the number of threads decides the bits
     given = {k: getattr(options, k) for k in ("method", "memory", "net", "seed", "steps", "lr")}
     given = {k: v for k, v in given.items() if v is not None}
+    if not options.model.parent.is_dir():
+        raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
     if options.model.exists():
         if given or options.resize is not None:
-            flags = ", ".join(f"--{name}" for name in [*given, *["resize"] * bool(options.resize)])
+            named = [*given, *([] if options.resize is None else ["resize"])]
+            flags = ", ".join(f"--{name}" for name in named)
             raise OcilError(
                 f"{options.model} exists and keeps its settings; leave out {flags}, or choose "
                 "another file for a new model."
@@ -129,14 +132,16 @@ def predict(words: list[str]) -> None:
     from ocil.classifier import load
     from ocil.run.process import set_threads
 
+    if not options.files:
+        raise OcilError("Name the files to predict: pictures, or .npy and .npz arrays.")
     set_threads(1)
     model = load(options.model)
     lines: list[tuple[str, str, str]] = []
-    pictures = [f for f in options.files if f.suffix not in (".npy", ".npz")]
+    pictures = [f for f in options.files if f.suffix.lower() not in (".npy", ".npz")]
     if pictures:
         lines += _pictures(model, pictures, options.bad_images)
     for file in options.files:
-        if file.suffix in (".npy", ".npz"):
+        if file.suffix.lower() in (".npy", ".npz"):
             lines += _answers(model, _array(file), lambda i, f=file: f"{f}[{i}]")
     _show(lines, options.csv)
 
@@ -159,7 +164,7 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str,
 
 def _array(path: Path) -> np.ndarray:
     with reading_own(path):
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             return next(iter(read_npz(path, labelled=False).values())).items  # type: ignore
         if path.stat().st_size > ARRAY_BYTES:
             raise OcilError(f"{path} is larger than {ARRAY_BYTES} bytes.")

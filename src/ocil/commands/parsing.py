@@ -40,15 +40,18 @@ def _sentence(panel: str) -> str:
 def peek(words: Sequence[str], flag: str) -> str | None:
     """Value of a flag before the real parser runs, which needs it to know its defaults.
 
-    >>> peek(["--data", "mnist", "--seed=3"], "data"), peek(["--seed=3"], "seed")
-    ('mnist', '3')
+    Of one given twice the last counts, as for the parser.
+
+    >>> peek(["--data", "mnist", "--seed=3"], "data"), peek(["--seed=3", "--seed", "4"], "seed")
+    ('mnist', '4')
     """
+    found = None
     for i, word in enumerate(words):
         if word == f"--{flag}" and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"--{flag}="):
-            return word.split("=", 1)[1]
-    return None
+            found = words[i + 1]
+        elif word.startswith(f"--{flag}="):
+            found = word.split("=", 1)[1]
+    return found
 
 
 def say(*things: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def show(words: list[str]) -> None:
         say(*renderables(read_record(folder)))
         return
     if (folder / "settings.json").exists():
-        raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {folder}`.")
+        go_on = shlex.quote(str(folder))
+        raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {go_on}`.")
     found = find_records(folder)
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
@@ -91,5 +93,7 @@ def results(words: list[str]) -> None:
     from ocil.run.files import write_atomic
 
     folder = parse(ResultsOptions, words, "ocil results", "RESULTS.md from records.").folder
+    if not find_records(folder):
+        raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
     write_atomic(folder / "RESULTS.md", results_markdown(folder).encode())
     say(f"Written: {folder / 'RESULTS.md'}")

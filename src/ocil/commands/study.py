@@ -54,7 +54,7 @@ def study(words: list[str]) -> None:
     times = project([job.plan for job in waiting], [record for _, record in found])
     for job, seconds in zip(waiting, times, strict=True):
         job.expected = seconds
-    say(summary(plan.name, jobs, options.workers))
+    say(summary(plan.name, jobs, min(options.workers, os.cpu_count() or 1)))
     if options.dry_run:
         say(to_rich(forecast(jobs)))
         return

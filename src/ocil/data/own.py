@@ -98,14 +98,23 @@ def _parts(
     return parts
 
 
+TESTS = ("test", "val", "valid", "validation")
+
+
 def _folder(path: Path, resize: int | None, bad: Bad, shape: Shape | None) -> dict[str, Part]:
-    """One folder per class, or train/ and test/ (or val/) with one folder per class each."""
+    """One folder per class, or train/ and perhaps test/ (or val/) with one folder per class each.
+
+    Of several parts to test on the first of TESTS counts. Hidden folders hold no class.
+    """
     files = [name.split("/") for name in sorted(FolderTree(path).names())]
-    files = [f for f in files if f[-1].lower().endswith(ENDINGS) and not f[-1].startswith(".")]
+    files = [f for f in files if f[-1].lower().endswith(ENDINGS)]
+    files = [f for f in files if not any(p.startswith(".") or p == "__MACOSX" for p in f)]
     tops = {f[0] for f in files if len(f) > 1}
-    test = next((t for t in ("test", "val", "valid", "validation") if t in tops), None)
-    nested = "train" in tops and test is not None and tops <= {"train", test}
-    found = {"train": "train/", "test": f"{test}/"} if nested else {"train": ""}
+    test = next((t for t in TESTS if t in tops), None)
+    nested = tops <= {"train", *TESTS} and any(f[0] == "train" and len(f) > 2 for f in files)
+    found = {"train": "train/"} if nested else {"train": ""}
+    if nested and test:
+        found["test"] = f"{test}/"
     tree, parts = FolderTree(path), {}
     for part, prefix in found.items():
         depth = 1 if prefix else 0

@@ -60,13 +60,25 @@ def decoded(data: bytes, shape: Shape) -> np.ndarray:
             image = opened(data)
             if image.format == "JPEG":  # where cameras write how they were held
                 image = ImageOps.exif_transpose(image)
-            image = image.convert("RGB" if channels == 3 else "L")
+            image = _eight_bits(image).convert("RGB" if channels == 3 else "L")
         if image.size != (width, height):
             image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     except _BROKEN as error:
         raise Damage("its pixels cannot be decoded") from error
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _eight_bits(image: Any) -> Any:
+    """Grey of 16 bits brought to 8, which Pillow's own conversion would cut off at 255."""
+    if not image.mode.startswith("I"):
+        return image
+    from PIL import Image as Pillow
+
+    values = np.asarray(image).astype(np.int64)
+    if image.mode != "I" or values.max(initial=0) > 255:  # mode I says nothing of its range
+        values = values // 257
+    return Pillow.fromarray(values.clip(0, 255).astype(np.uint8))
 
 
 def decode_all(

@@ -43,6 +43,8 @@ def read_npz(path: Path, labelled: bool = True) -> dict[str, Raw]:
             x, y = _named(lower, _ITEMS, part), _named(lower, _LABELS, part)
             if x and y:
                 parts[part] = Raw(_npy(archive, members[x]), _npy(archive, members[y]).tolist())
+        if parts and "train" not in parts:
+            raise Damage("it has a test part but nothing to train on (x_train and y_train)")
         if not parts:
             x, y = _named(lower, _ITEMS), _named(lower, _LABELS)
             if x and not labelled:

@@ -65,12 +65,17 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
 
 
-def csv_cell(text: str) -> str:
-    """A leading apostrophe keeps a spreadsheet from running the cell as a formula.
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
-    >>> csv_cell("=1+1"), csv_cell("er")
-    ("'=1+1", 'er')
+
+def csv_cell(text: str) -> str:
+    """A leading apostrophe keeps a spreadsheet from running a cell as a formula; numbers are none.
+
+    >>> csv_cell("=1+1"), csv_cell("er"), csv_cell("-1")
+    ("'=1+1", 'er', '-1')
     """
+    if _NUMBER.fullmatch(text):
+        return text
     return "'" + text if text.lstrip().startswith(tuple("=+-@＝＋－＠")) else text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,22 @@ from ocil.errors import OcilError
 def write_atomic(path: Path, content: bytes) -> None:
     """Write to a temporary name, sync, rename, sync the folder.
 
-    A kill at any moment leaves the old file or the new one; a full disk leaves the old one.
+    A kill at any moment leaves the old file or the new one; a full disk leaves the old one. A link
+    keeps pointing to what is replaced, the file keeps who may read it, and what is no plain file
+    (/dev/null) is written to as it is.
     """
+    try:
+        path = Path(os.path.realpath(path))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(content)
+            return
+    except OSError as error:
+        raise cannot_write(path, error) from error
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
+            if path.is_file():
+                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,6 +51,11 @@ class RunFolder:
         self.events, self.checkpoints = self.path / "events.jsonl", self.path / "checkpoints"
         self.latents = self.path / latentfile.NAME
 
+    @property
+    def resume(self) -> str:
+        """The command that continues the run, to be pasted."""
+        return f"ocil resume {shlex.quote(str(self.path))}"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process from working on the same run."""
@@ -71,7 +77,7 @@ class RunFolder:
         # Checkpoints of another run would be taken up, so they count as a run even on their own.
         if any(p.exists() for p in (self.settings, self.record, self.events, self.checkpoints)):
             raise OcilError(
-                f"{self.path} already holds a run. Continue it with `ocil resume {self.path}`, "
+                f"{self.path} already holds a run. Continue it with `{self.resume}`, "
                 "look at it with `ocil show`, or choose another --out."
             )
 

@@ -130,7 +130,8 @@ class _Run:
                     self._save()
                     if asked:
                         raise Stopped(
-                            asked[0], f"Stopped; go on with `ocil resume {self.folder.path}`."
+                            asked[0],
+                            f"Stopped; go on with `{self.folder.resume}`.",
                         )
         return self._finish()
 
