@@ -463,3 +463,11 @@ def test_channels_are_checked_for_vectors_too():
     x, y = _points([0, 1] * 5)
     with pytest.raises(OcilError, match="channels is 'foo'"):
         ocil.Classifier("er", channels="foo").fit(x, y)
+
+
+def test_a_read_out_of_the_memory_is_not_saved_without_it(tmp_path: Path):
+    x, y = _points([0, 1] * 10)
+    model = ocil.Classifier("er", memory=20, readout="mean").fit(x, y)
+    with pytest.raises(OcilError, match="answers by the means of the memory"):
+        model.save(tmp_path / "m.ocil", memory=False)
+    model.save(tmp_path / "m.ocil")

@@ -302,6 +302,12 @@ class Classifier(Estimator):
         samples; with net="identity" those are the vectors themselves, at unit length.)
         """
         self._check_whole()
+        readout = self._session.learner.readout if self._session else ""
+        if not memory and readout.endswith("mean"):
+            raise OcilError(
+                f"Read-out '{readout}' answers by the means of the memory's images, which "
+                "memory=False leaves out; save with them, or give the classifier another readout."
+            )
         write_atomic(Path(path), self._blob(memory))
 
     def _blob(self, memory: bool = True) -> bytes:

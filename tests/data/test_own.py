@@ -246,3 +246,19 @@ def test_arrays_to_test_on_alone_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_test=np.zeros((4, 3)), y_test=np.arange(4))
     with pytest.raises(OcilError, match="nothing to train on"):
         OwnData(tmp_path / "a.npz").dataset
+
+
+@pytest.mark.parametrize("names", [("a", "y"), ("x", "y")])
+def test_a_column_label_is_the_label_beside_x_and_y(tmp_path: Path, names: tuple[str, str]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {
+        names[0]: [0.1, 0.2, 0.3, 0.4],
+        names[1]: [1.0, 2.0, 3.0, 4.0],
+        "label": [0, 1, 0, 1],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    part = read_own(tmp_path / "t.parquet")["train"]
+    assert part.labels == [0, 1, 0, 1]
+    assert part.items[:, 1].tolist() == [1, 2, 3, 4]

@@ -135,12 +135,13 @@ def _arrow(pyarrow: Any, read: Any) -> Any:
 
 def _raw(pyarrow: Any, table: Any) -> Raw:
     lower = {name.lower(): name for name in table.column_names}
-    label = _named(lower, _LABELS)
+    label = _named(lower, ("label", *_LABELS))  # where there is one, y may be a coordinate
     if label is None:
         raise Damage(f"it has no column {', '.join(_LABELS[:-1])}")
     labels = _class_names(table, label)
     name = _named(lower, _ITEMS)
-    if name is None:
+    simple = name is not None and pyarrow.types.is_primitive(table[name].type)
+    if name is None or (name.lower() == "x" and simple):
         rest = [n for n in table.column_names if n != label]
         return Raw(np.stack([table[n].to_numpy() for n in rest], 1), labels)
     column = table[name].combine_chunks()
