@@ -96,11 +96,6 @@ class Settings:
                 raise OcilError(f"Setting {name} is {value} but must be at least {low}.")
             if isinstance(value, int) and value >= 2**63:
                 raise OcilError(f"Setting {name} is {value} but must be below 2^63.")
-        for name, value in vars(self).items():
-            if isinstance(value, int | float) and not 0 <= value < math.inf:
-                raise OcilError(f"Setting {name} is {value} but must be at least 0 and finite.")
-            if name in _POSITIVE and not value > 0:
-                raise OcilError(f"Setting {name} is {value} but must be above 0.")
         if not 0 <= self.ema < 1:
             raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
         if not 0 <= self.momentum < 1:
@@ -109,6 +104,11 @@ class Settings:
             raise OcilError(f"Setting lr is {self.lr} but must be a positive number.")
         if not self.weight_decay < math.inf:
             raise OcilError(f"Setting weight_decay is {self.weight_decay} but must be finite.")
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise OcilError(f"Setting {name} is {value} but must be at least 0 and finite.")
+            if name in _POSITIVE and not value > 0:
+                raise OcilError(f"Setting {name} is {value} but must be above 0.")
 
 
 _AT_LEAST = {

@@ -45,7 +45,7 @@ def test_what_the_file_holds(run: Run, tmp_path: Path) -> None:
     # the centroids' labels are the data set's, not the order of arrival: they lie in their class
     distance = ((found.features[:, None] - found.centroids[None]) ** 2).sum(2)
     nearest = found.centroid_labels[distance.argmin(1)]
-    assert (nearest == found.labels).mean() > 0.5
+    assert (nearest == found.labels).mean() > 0.3  # by chance 0.1
 
 
 def test_the_choice_is_balanced_and_the_same_for_every_seed(
