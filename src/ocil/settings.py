@@ -107,8 +107,6 @@ class Settings:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise OcilError(f"Setting {name} is {value} but must be at least 0 and finite.")
-            if name in _POSITIVE and not value > 0:
-                raise OcilError(f"Setting {name} is {value} but must be above 0.")
 
 
 _AT_LEAST = {
@@ -117,9 +115,14 @@ _AT_LEAST = {
     "checkpoint_every": 0, "threads": 1,
 }  # fmt: skip
 
-_POSITIVE = {"tau", "prototype_tau", "temperature", "dimension", "projection", "scale", "bias_lr"}
-
 S = TypeVar("S", bound=Settings)
+
+
+def above_zero(settings: Settings, *names: str) -> None:
+    """Refuse settings of these names that are 0; below 0 none may be."""
+    for name in names:
+        if not getattr(settings, name) > 0:
+            raise OcilError(f"Setting {name} is {getattr(settings, name)} but must be above 0.")
 
 
 def known_keys(kind: type[Settings]) -> list[str]:

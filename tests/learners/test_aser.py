@@ -51,6 +51,22 @@ def all_values(ze: Any, ye: Any, zd: Any, yd: Any, k: int) -> torch.Tensor:
     return torch.tensor(rows)
 
 
+def taught(mine: Aser, stream: list[Batch]) -> Batch:
+    """Let it learn all batches but the last, which is returned."""
+    *before, last = stream
+    for batch in before:
+        mine.learn(batch)
+    return last
+
+
+def spied(mine: Aser, monkeypatch: pytest.MonkeyPatch) -> list[tuple[torch.Tensor, ...]]:
+    """The parts whose features are asked for, a list that fills as it learns."""
+    seen: list[tuple[torch.Tensor, ...]] = []
+    judged = mine.judged
+    monkeypatch.setattr(mine, "judged", lambda *parts: (seen.append(parts), judged(*parts))[1])
+    return seen
+
+
 def test_it_is_er_until_the_memory_is_full(
     aser: Callable[..., Aser], learner: Make, batches: Batches
 ) -> None:
@@ -67,12 +83,8 @@ def test_the_replayed_are_the_candidates_of_largest_score(
     aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = aser(memory=20, candidates=8, replay=3, width=12)
-    *before, batch = batches(6)
-    for each in before:
-        mine.learn(each)
-    seen: list[tuple[torch.Tensor, ...]] = []
-    judged = mine.judged
-    monkeypatch.setattr(mine, "judged", lambda *parts: (seen.append(parts), judged(*parts))[1])
+    batch = taught(mine, batches(6))
+    seen = spied(mine, monkeypatch)
     old = mine.adversaries(batch)
     x, x_stream, x_own = seen[0]
     assert len(x) == 8 and len(x_own) == 8
@@ -96,9 +108,7 @@ def test_candidates_and_points_of_the_memory_are_disjoint_and_balanced(
     for each in batches(5):
         mine.learn(each)
     assert mine.drawn == 4
-    seen = []
-    judged = mine.judged
-    monkeypatch.setattr(mine, "judged", lambda *parts: (seen.append(parts), judged(*parts))[1])
+    seen = spied(mine, monkeypatch)
     for _ in range(20):
         mine.adversaries(batches(6)[-1])
     for x, _, x_own in seen:
@@ -127,13 +137,9 @@ def test_who_stays_by_hand(
     aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = aser(memory=20, candidates=6, width=12)
-    *before, batch = batches(6)
-    for each in before:
-        mine.learn(each)
+    batch = taught(mine, batches(6))
     monkeypatch.setattr(mine, "rare", lambda labels: [1, 3])
-    seen = []
-    judged = mine.judged
-    monkeypatch.setattr(mine, "judged", lambda *parts: (seen.append(parts), judged(*parts))[1])
+    seen = spied(mine, monkeypatch)
     found = mine.contest(batch.x, batch.y)
     x_judge, x_rival, x_new = seen[0]
     slot_of = {bytes(i.numpy()): s for s, i in enumerate(mine.replay_memory.columns["x"])}
@@ -171,9 +177,7 @@ def test_rare_items_are_those_below_a_random_share(aser: Callable[..., Aser]) ->
 
 def test_images_through_the_net_are_counted(aser: Callable[..., Aser], batches: Batches) -> None:
     mine = aser(memory=20, candidates=6, replay=4, steps=2)
-    *before, batch = batches(6)
-    for each in before:
-        mine.learn(each)
+    batch = taught(mine, batches(6))
     count = mine.backbone_images
     mine.learn(batch)
     retrieve, train, update = 5 + 2 * 6, 5 + 4, 2 * 6 + 5
@@ -251,35 +255,23 @@ def test_the_reference_draws_for_every_class(aser: Callable[..., Aser], batches:
     assert mine.drawn == 2 * len(mine.replay_memory.filled)
 
 
-def drawn_parts(mine: Aser, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Sizes of the parts whose features are asked for, a list that fills as it learns."""
-    seen: list[list[int]] = []
-    judged = mine.judged
-    count = lambda *parts: (seen.append([len(p) for p in parts]), judged(*parts))[1]  # noqa: E731
-    monkeypatch.setattr(mine, "judged", count)
-    return seen
-
-
 def test_those_who_may_leave_are_as_many_from_the_first_task_on(
     aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = aser(memory=20, per_class=2, candidates=9, replay=4)
-    *before, batch = batches(6)
-    for each in before:
-        mine.learn(each)
-    seen = drawn_parts(mine, monkeypatch)
+    batch = taught(mine, batches(6))
+    seen = spied(mine, monkeypatch)
     mine.learn(batch)
     judges = 2 * len(mine.replay_memory.filled)
-    assert seen == [[judges, 5, judges], [judges, 9, 5]]  # D, stream, C; E, D', stream
+    sizes = [[len(part) for part in parts] for parts in seen]
+    assert sizes == [[judges, 5, judges], [judges, 9, 5]]  # D, stream, C; E, D', stream
 
 
 def test_there_are_as_many_candidates_as_are_replayed(
     aser: Callable[..., Aser], batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = aser(memory=10, candidates=90, replay=8)
-    *before, batch = batches(4)
-    for each in before:
-        mine.learn(each)
-    seen = drawn_parts(mine, monkeypatch)
+    batch = taught(mine, batches(4))
+    seen = spied(mine, monkeypatch)
     x, _ = mine.with_replay(batch)
-    assert seen == [[8, 5, 2]] and len(x) == 8 + 5
+    assert [[len(part) for part in parts] for parts in seen] == [[8, 5, 2]] and len(x) == 8 + 5

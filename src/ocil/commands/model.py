@@ -137,12 +137,12 @@ def predict(words: list[str]) -> None:
     set_threads(1)
     model = load(options.model)
     lines: list[tuple[str, str, str]] = []
-    pictures = [f for f in options.files if f.suffix.lower() not in (".npy", ".npz")]
+    arrays = [file for file in options.files if file.suffix.lower() in (".npy", ".npz")]
+    pictures = [file for file in options.files if file not in arrays]
     if pictures:
         lines += _pictures(model, pictures, options.bad_images)
-    for file in options.files:
-        if file.suffix.lower() in (".npy", ".npz"):
-            lines += _answers(model, _array(file), lambda i, f=file: f"{f}[{i}]")
+    for file in arrays:
+        lines += _answers(model, _array(file), lambda i, f=file: f"{f}[{i}]")
     _show(lines, options.csv)
 
 

@@ -44,7 +44,7 @@ from ocil.learners.model import Model
 from ocil.learners.state import below
 from ocil.memory import Memory
 from ocil.memory.holdout import held_out
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 
@@ -75,8 +75,7 @@ class BicSettings(Settings):
             raise OcilError("BiC divides its memory, but memory is 1; give 2 or more.")
         if not 0 < self.held < 1:
             raise OcilError(f"Setting held is {self.held} but must be above 0 and below 1.")
-        if not self.temperature > 0:
-            raise OcilError(f"Setting temperature is {self.temperature} but must be positive.")
+        above_zero(self, "temperature", "bias_lr")
 
 
 ONLINE: dict[str, dict[str, Any]] = {

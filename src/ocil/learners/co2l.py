@@ -44,7 +44,7 @@ from ocil.learners.learner import CHUNK, Learner, evaluating
 from ocil.learners.model import Model
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
@@ -77,9 +77,7 @@ class Co2lSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("tau", "kappa", "kappa_past", "linear_lr"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be positive.")
+        above_zero(self, "tau", "kappa", "kappa_past", "linear_lr")
         for name in ("projection", "linear_epochs", "linear_batch", "linear_views"):
             if getattr(self, name) < 1:
                 raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")

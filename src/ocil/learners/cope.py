@@ -44,7 +44,7 @@ from ocil.learners.model import Model, Projected
 from ocil.learners.readouts import Centroids
 from ocil.memory.class_reservoir import ClassReservoir
 from ocil.nets.projection import Projection
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 
@@ -61,6 +61,10 @@ class CopeSettings(Settings):
     """Share of a prototype that stays when it moves."""
     repel: float = 0.27
     """Weight of the repelling pairs; 1 is the reference, made for 20 images a step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_zero(self, "tau", "dimension")
 
 
 _TEN = {"retrieval": "balanced"}

@@ -48,7 +48,7 @@ from ocil.learners.readouts import class_means
 from ocil.memory import exemplars
 from ocil.nets.heads import CosineHead
 from ocil.nets.resnet import ResNet18
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 
@@ -71,6 +71,7 @@ class GeodlSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        above_zero(self, "scale")
         if self.subspace < 1:
             raise OcilError(f"Setting subspace is {self.subspace} but must be at least 1.")
 

@@ -15,12 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.augment import views
-from ocil.errors import OcilError
 from ocil.learners.learner import as_float
 from ocil.learners.model import Model
 from ocil.losses import holistic_scores
 from ocil.nets.projection import Projection
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class HolisticSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("tau", "projection", "replay_per_class"):
-            if not getattr(self, name) > 0:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be above 0.")
+        above_zero(self, "tau", "projection", "replay_per_class")
 
 
 class HolisticModel(Model):

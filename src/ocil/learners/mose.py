@@ -45,7 +45,7 @@ from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
@@ -63,6 +63,10 @@ class MoseSettings(Settings):
     """Weight of reverse self-distillation; 0 leaves it out."""
     mirror: bool = True
     """Mirrored views, besides those that the augmentation makes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_zero(self, "tau")
 
 
 class Experts(Model):

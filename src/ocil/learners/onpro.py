@@ -48,7 +48,7 @@ from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
 from ocil.learners.learner import Learner, as_float
 from ocil.memory import feedback
-from ocil.settings import Settings, on_colour
+from ocil.settings import Settings, above_zero, on_colour
 from ocil.stream import Batch
 
 Parts = dict[str, torch.Tensor]
@@ -72,9 +72,7 @@ class OnproSettings(HolisticSettings):
         for name in ("guided", "mixup", "mixup_top"):
             if not 0 <= getattr(self, name) <= 1:
                 raise OcilError(f"Setting {name} is {getattr(self, name)} but must be in 0..1.")
-        for name in ("prototype_tau", "mixup_shape"):
-            if not getattr(self, name) > 0:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be above 0.")
+        above_zero(self, "prototype_tau", "mixup_shape")
 
 
 class Mixed(NamedTuple):

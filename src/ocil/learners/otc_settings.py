@@ -7,14 +7,7 @@ from typing import Any, Literal
 
 from ocil.errors import OcilError
 from ocil.mixture import MixtureSettings
-from ocil.settings import Settings
-
-_LARGEST = 1e30
-_WITHIN = {
-    "preserve": (0, _LARGEST), "distill": (0, _LARGEST), "tau": (1e-3, _LARGEST),
-    "horizon": (0, _LARGEST), "eps": (1e-6, _LARGEST), "floor": (0, 1), "pooling": (0, 1),
-    "ridge": (0, 1),
-}  # fmt: skip
+from ocil.settings import Settings, above_zero
 
 
 @dataclass(frozen=True)
@@ -103,11 +96,11 @@ class OtcSettings(Settings):
         for name in ("refit_every", "em_passes", "descents"):
             if getattr(self, name) < 1:
                 raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")
-        for name, (low, high) in _WITHIN.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                most = f" and at most {high:g}" if high < _LARGEST else " and finite"
-                raise OcilError(f"Setting {name} is {value} but must be at least {low:g}{most}.")
+        above_zero(self, "tau", "eps")
+        for name in ("floor", "pooling", "ridge"):
+            if getattr(self, name) > 1:
+                value = getattr(self, name)
+                raise OcilError(f"Setting {name} is {value} but must be at least 0 and at most 1.")
         if self.admission == "flood" and self.choice == "random":
             raise OcilError(
                 "With admission = 'flood' every centroid's closest points enter the memory, which "

@@ -35,7 +35,7 @@ from ocil import losses
 from ocil.learners.learner import Learner, Reader, as_float
 from ocil.learners.model import Model, Projected
 from ocil.nets.projection import Projection
-from ocil.settings import Settings
+from ocil.settings import Settings, above_zero
 from ocil.stream import Batch
 
 
@@ -47,6 +47,10 @@ class ScrSettings(Settings):
     """Size of the projected features."""
     skip_first: bool = False
     """Only store the very first batch, as the reference code does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_zero(self, "tau", "projection")
 
 
 class Scr(Learner):

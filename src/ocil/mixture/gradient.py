@@ -77,13 +77,11 @@ def dual_loss(
 
     Without a number of samples there are as many as a class has points, those of its mask.
     """
-    seen = mask
-    if settings.samples:
-        seen = mask.new_ones(sample.points.shape[:2])
     if settings.pairing == "one":
         gap = (sample.points - z).square()
         gap = gap / sample.var if settings.cost == "mahalanobis" else gap
         return (gap.mean(-1) * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    seen = mask.new_ones(sample.points.shape[:2]) if settings.samples else mask
     log_p, log_q = uniform_log_weights(mask, z.dtype), uniform_log_weights(seen, z.dtype)
     return semidual(phi(network, z), pair_cost(sample, z, settings), log_p, log_q, settings.eps)
 

@@ -19,23 +19,20 @@ def write_atomic(path: Path, content: bytes) -> None:
     keeps pointing to what is replaced, the file keeps who may read it, and what is no plain file
     (/dev/null) is written to as it is.
     """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        path = Path(os.path.realpath(path))
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(content)
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            target.write_bytes(content)
             return
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
         with open(temporary, "wb") as file:
-            if path.is_file():
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+            if target.is_file():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
