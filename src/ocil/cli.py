@@ -54,7 +54,7 @@ Start with [bold]ocil run er[/]: it needs no download and takes seconds.
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and exit: 0 done, 2 something to mend, 128 + n stopped by signal n."""
+    """Exit with 0: done, 2: to be mended, 75: in use elsewhere, 128 + n: stopped by signal n."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [w for w in words if w != "--debug"]
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         _dispatch(words)
     except OcilError as error:
-        _fail(str(error), 2, debug)
+        _fail(str(error), error.exit_code, debug)
     except KeyboardInterrupt:
         _fail("Interrupted.", 130, debug)
     except BrokenPipeError:

@@ -9,6 +9,14 @@ from collections.abc import Iterable
 class OcilError(Exception):
     """Something a person can mend; its message names the value and the remedy."""
 
+    exit_code = 2
+
+
+class Busy(OcilError):
+    """Another process is at the same work."""
+
+    exit_code = 75  # sysexits.h: try again later
+
 
 class Stopped(Exception):
     """A signal ended a run after its current step; a checkpoint was written."""

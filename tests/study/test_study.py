@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -229,6 +230,32 @@ def test_ctrl_c_ends_with_its_exit_code(
     assert said.err == "ocil: Stopped; the same command continues the study.\n"
 
 
+def test_a_job_that_another_process_is_at_is_left_to_it(
+    tmp_path: Path, plan: Callable[..., Any], run: Callable[..., Any], workers: list[str]
+) -> None:
+    """As two studies with the same OUT do, or a study after one that was killed."""
+    folder = RunFolder(tmp_path / "out")
+    folder.create(plan())
+    jobs = [Job(plan(), folder.path), Job(plan(seed=1), tmp_path / "second")]
+    seen: list[tuple[str, str]] = []
+    with ExitStack() as other:
+        other.enter_context(folder.locked())
+
+        def watch(now: list[Job]) -> None:
+            seen.append((now[0].state, now[0].message))
+            if now[1].state == "finished" and not folder.record.exists():
+                record = (tmp_path / "second" / "record.json").read_bytes()
+                folder.record.write_bytes(record)  # the other process ends
+                folder.checkpoints.mkdir()
+                other.close()
+
+        carry_out(jobs, 1, None, watch)
+    assert workers == [str(tmp_path / "second")]
+    assert seen[0] == ("waiting", "(another process is at it)")
+    assert seen[-1] == ("finished", "")
+    assert not folder.checkpoints.exists()
+
+
 # ------------------------------------------------------------------ progress
 
 
@@ -268,6 +295,7 @@ class Dead:
         (-9, 1, "waiting"),
         (-15, 4, "waiting"),
         (143, 1, "waiting"),  # asked to stop by somebody else: it has written a checkpoint
+        (75, local.ATTEMPTS, "waiting"),  # another process was quicker: no attempt of this one
         (-9, local.ATTEMPTS, "failed"),
     ],
 )

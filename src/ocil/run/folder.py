@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ocil.data.own import OwnData
-from ocil.errors import OcilError
+from ocil.errors import Busy, OcilError
 from ocil.learners import registry
 from ocil.run import latentfile
 from ocil.run.files import cannot_write, make_folder, write_atomic
@@ -64,7 +64,7 @@ class RunFolder:
         try:
             lock.acquire()
         except Timeout:
-            raise OcilError(f"Another process is working on {self.path}; wait for it.") from None
+            raise Busy(f"Another process is working on {self.path}; wait for it.") from None
         except OSError as error:
             raise cannot_write(self.path, error) from error
         try:

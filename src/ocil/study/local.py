@@ -1,7 +1,8 @@
 """Carry out jobs on this machine: one process a job, as many at a time as asked for.
 
 Each job is `ocil resume FOLDER`: a folder that holds settings only is started, one with a
-checkpoint is continued. A worker that is killed is started again and goes on from there.
+checkpoint is continued. A worker that is killed is started again and goes on from there. A job
+that another process is at is left to it: two studies with the same OUT share their jobs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from ocil.errors import Stopped
+from ocil.errors import Busy, OcilError, Stopped
 from ocil.run.folder import Plan, RunFolder
+from ocil.run.reading import read_record
 
 ATTEMPTS = 5
 POLL = 0.2  # seconds
+AT_IT = "(another process is at it)"
 
 
 @dataclass
@@ -70,9 +73,11 @@ def carry_out(
             running = [job for job in jobs if job.state == "running"]
             for job in running:
                 _look_after(job)
-            waiting = [job for job in jobs if job.state == "waiting"]
-            for job in waiting[: max(0, workers - sum(j.state == "running" for j in jobs))]:
-                _start(job, data_dir)
+            free = workers - sum(job.state == "running" for job in jobs)
+            for job in [job for job in jobs if job.state == "waiting"]:
+                if free > 0 and _claim(job):
+                    _start(job, data_dir)
+                    free -= 1
             watch(jobs)
             if asked:
                 raise Stopped(asked[0], "Stopped; the same command continues the study.")
@@ -83,10 +88,30 @@ def carry_out(
             signal.signal(number, handler)
 
 
-def _start(job: Job, data_dir: Path | None) -> None:
+def _claim(job: Job) -> bool:
+    """Make the folder of a waiting job; False where another process is at it or has finished it."""
     folder = RunFolder(job.folder)
-    if not folder.settings.exists():
-        folder.create(job.plan)
+    job.message = ""
+    try:
+        with folder.locked():
+            if not folder.settings.exists():
+                folder.create(job.plan)
+    except Busy:
+        job.message = AT_IT
+        return False
+    if folder.record.exists() and _is_sound(folder.record):
+        _finish(job)
+    return job.state == "waiting"
+
+
+def _is_sound(record: Path) -> bool:
+    try:
+        return bool(read_record(record))
+    except OcilError:
+        return False  # the worker will say what is wrong with it
+
+
+def _start(job: Job, data_dir: Path | None) -> None:
     words = [sys.executable, "-m", "ocil", "resume", str(job.folder)]
     if data_dir:
         words += ["--data-dir", str(data_dir)]
@@ -114,13 +139,19 @@ def _look_after(job: Job) -> None:
     lines = job.errors.read().decode(errors="replace").strip().splitlines()
     job.errors.close()
     if code == 0:
-        job.state = "finished"
-        # The record is what a study is for; the checkpoints of a large grid fill disks.
-        shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
+        _finish(job)
+    elif code == Busy.exit_code:  # another process was quicker
+        job.state, job.message, job.attempts = "waiting", AT_IT, job.attempts - 1
     elif (code < 0 or code > 128) and job.attempts < ATTEMPTS:  # by a signal, asked or not
         job.state = "waiting"
     else:
         job.state, job.message = "failed", lines[-1] if lines else f"exit code {code}"
+
+
+def _finish(job: Job) -> None:
+    job.state = "finished"
+    # The record is what a study is for; the checkpoints of a large grid fill disks.
+    shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
 
 
 def _end(jobs: list[Job]) -> None:
