@@ -14,6 +14,7 @@ from PIL import Image
 
 import ocil as package
 from ocil import data
+from ocil.commands import model as command
 
 Ocil = Callable[..., Any]
 
@@ -94,6 +95,28 @@ def test_learn_takes_steps_and_rate_for_a_new_model(
     again = ocil("learn", folder, "--model", tmp_path / "a.ocil", "--lr", 0.02)
     assert again.is_sentence()
     assert "leave out --lr" in again.err
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_another_process_wrote_in_the_meantime_is_kept(
+    ocil: Ocil, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    file = tmp_path / "a.ocil"
+    words = ("learn", folder, "--model", file)
+    start = ("--resize", 8, "--method", "er", "--memory", 20)
+    if there:
+        assert ocil(*words, *start).code == 0
+    learn_all, other = command._learn_all, b"the other one's"
+
+    def together(*given: Any) -> None:
+        learn_all(*given)
+        file.write_bytes(other)
+
+    monkeypatch.setattr(command, "_learn_all", together)
+    said = ocil(*words, *(() if there else start))
+    assert said.is_sentence()
+    assert "Run this command again" in said.err
+    assert file.read_bytes() == other
 
 
 def test_inspect_shows_the_health_of_mixtures(ocil: Ocil, tmp_path: Path) -> None:

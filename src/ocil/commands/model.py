@@ -67,6 +67,7 @@ def learn(words: list[str]) -> None:
     given = {k: v for k, v in given.items() if v is not None}
     if not options.model.parent.is_dir():
         raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
+    began = _version(options.model)
     if options.model.exists():
         if given or options.resize is not None:
             named = [*given, *([] if options.resize is None else ["resize"])]
@@ -84,12 +85,25 @@ def learn(words: list[str]) -> None:
     draw = np.random.default_rng([model.seed, sum(model.counts_.values()) if before else 0])
     order = draw.permutation(len(part.labels))
     _learn_all(model, part, order)
+    if _version(options.model) != began:
+        raise OcilError(
+            f"Something else has written {options.model} in the meantime; what it wrote was kept. "
+            "Run this command again to teach it as well."
+        )
     model.save(options.model)
     say(
         f"Learned {len(order)} samples: {len(model.classes_)} classes, "
         f"{len(model.classes_) - before} of them new. Model: {options.model} (it contains training "
         "images)."
     )
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Changes whenever the file is replaced; None while there is none."""
+    if not file.exists():
+        return None
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _learn_all(model: Classifier, part: Part, order: np.ndarray) -> None:
