@@ -82,6 +82,7 @@ def test_the_file_names_a_study_without_a_name(study: Callable[[str], Study]) ->
         ('[[grid]]\nmethod = "er"\nmemroy = 5', "Unknown setting 'memroy' in .*my.toml. Did you"),
         ('[[grid]]\nmethod = "er"\nseed = ["a"]', "Setting seed in .*my.toml is 'a'"),
         ('[[grid]]\nmethod = "er"\ndata = {a = 1}', "Setting data in .*my.toml"),
+        ('[[grid]]\nmethod = "er"\ndata = "mnits"', "Did you mean 'mnist'"),
         ('[[grid]]\nmethod = "er"\nmemory = [5, 0]', "memory is 0 but must be at least 1"),
         ('[[grid]]\nmethod = "er"\npreset = "x"', "Unknown preset 'x'"),
         ('[[grid]]\nmethod = "er"\nseed = []', "describes no job"),

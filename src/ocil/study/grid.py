@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ocil.data import SOURCES
+from ocil.data.sources import named
 from ocil.errors import OcilError, suggest
 from ocil.learners import registry
 from ocil.run.folder import Plan
@@ -92,9 +92,8 @@ def _plan(values: dict[str, Any], study: str, path: Path) -> Plan:
         raise OcilError(f'A [[grid]] of {path} names no method; add `method = "er"`.')
     learner = registry.get(method)
     values = checked(learner.settings_type, values, str(path))
-    data = values.get("data", learner.settings_type.data)
-    protocol = SOURCES[data].protocol if data in SOURCES else {}
-    settings, preset = layered(learner.settings_type, protocol, learner.presets, values)
+    source = named(values.get("data", learner.settings_type.data))
+    settings, preset = layered(learner.settings_type, source.protocol, learner.presets, values)
     return Plan(method, settings, preset, study)
 
 
