@@ -147,3 +147,16 @@ def test_read_outs_agree_with_the_mixtures():
             # the read-out expands the square for speed, which costs digits where var is small
             lost = 1e-6 * float((z[i] ** 2 / var[c]).sum(1).max())
             assert float(found) == pytest.approx(float(distance), rel=1e-2, abs=lost)
+
+
+def test_the_product_of_two_readings_needs_a_head():
+    session = checks.make(Otc)
+    checks.feed(session, checks.TWO_TASKS, batches=12)
+    learner, x = session.learner, checks.images([0, 1, 2, 3])
+    head, similar, product = (
+        learner.scores(x, name).softmax(1).double() for name in ("ema-head", "similarity", "product")
+    )
+    assert (head - similar).abs().max() > 0.01  # or the product would not be told from either
+    both = head * similar
+    torch.testing.assert_close(product, both / both.sum(1, keepdim=True), rtol=1e-4, atol=1e-6)
+    assert "product" not in checks.make(Otc, net="identity", ema=0.0).learner.readouts

@@ -22,7 +22,8 @@ class MixtureReadouts(Learner):
     Every read-out scores a class c by its centroids mu_kc, here for unit features z (n, d):
     mahalanobis -min_k sum_d (z - mu)^2 / sigma^2 (the paper's), mahalanobis-1 the same for the
     merged Gaussian of the class, mahalanobis-full with a full covariance that all share,
-    euclidean -min_k |z - mu|^2, log-density log Q_c(z), similarity log sum_k exp(z.mu_kc / tau).
+    euclidean -min_k |z - mu|^2, log-density log Q_c(z), similarity log sum_k exp(z.mu_kc / tau),
+    product the sum of the log-probabilities that the linear head and similarity give to c.
     """
 
     mixtures: Mixtures
@@ -43,9 +44,10 @@ class MixtureReadouts(Learner):
             "euclidean": lambda _, z: -self.mixtures.euclidean(unit(z)).amin(2),
             "log-density": lambda _, z: self.mixtures.log_density(unit(z)),
             "similarity": self.read_similarity,
+            "product": self.read_product,
         }
         if not self.model.heads:  # nor is there a covariance where nothing is trained
-            del mine["mahalanobis-full"]
+            del mine["mahalanobis-full"], mine["product"]
         return super().readers() | {name: (self.latent, read) for name, read in mine.items()}
 
     def own_readers(self) -> dict[str, Reader]:
@@ -67,6 +69,15 @@ class MixtureReadouts(Learner):
         mu = F.normalize(self.mixtures.mu, dim=2)
         scores = torch.einsum("nd,ckd->nck", unit(features), mu) / self.tau
         return scores.masked_fill(~self.mixtures.active, -torch.inf).logsumexp(2)
+
+    def read_product(self, model: Model, features: torch.Tensor) -> torch.Tensor:
+        """log p_head(c | x) + log p_similarity(c | x): two readings of the same features.
+
+        The head is trained by cross-entropy and leans to the classes of late; the centroids are
+        averages and do not.
+        """
+        head, similarity = self.read_head(model, features), self.read_similarity(model, features)
+        return head.log_softmax(1) + similarity.log_softmax(1)
 
     @torch.inference_mode()
     def look_inside(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
