@@ -153,9 +153,8 @@ def test_the_product_of_two_readings_needs_a_head():
     session = checks.make(Otc)
     checks.feed(session, checks.TWO_TASKS, batches=12)
     learner, x = session.learner, checks.images([0, 1, 2, 3])
-    head, similar, product = (
-        learner.scores(x, name).softmax(1).double() for name in ("ema-head", "similarity", "product")
-    )
+    names = ("ema-head", "similarity", "product")
+    head, similar, product = (learner.scores(x, name).softmax(1).double() for name in names)
     assert (head - similar).abs().max() > 0.01  # or the product would not be told from either
     both = head * similar
     torch.testing.assert_close(product, both / both.sum(1, keepdim=True), rtol=1e-4, atol=1e-6)
