@@ -133,6 +133,17 @@ def test_images_through_the_backbone():
     assert apart.learner.backbone_images - before == 3 * 26
 
 
+def test_the_mixtures_may_watch_a_part_of_the_replay():
+    session = checks.make(Otc, memory=20, watched=5, retrieval="balanced", distill=0.0)
+    checks.feed(session, checks.TWO_TASKS, batches=20)
+    learner = session.learner
+    before, points = learner.backbone_images, learner.mixtures.store.host("count").copy()
+    checks.feed(session, ((0, 1),), batches=1)  # 6 of the stream, 20 replayed
+    assert learner.backbone_images - before == 26 + 11
+    more = learner.mixtures.store.host("count") - points
+    assert more.sum() == 11 and (more >= 1).all()  # four classes, of five watched each has one
+
+
 def test_read_outs_agree_with_the_mixtures():
     session = checks.make(Otc, shrinkage=0.0)
     checks.feed(session, checks.TWO_TASKS, batches=20)

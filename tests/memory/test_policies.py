@@ -97,6 +97,19 @@ def test_draws_do_not_repeat(count: int, wanted: int, seed: int) -> None:
     assert all(0 <= i < count for i in chosen)
 
 
+@pytest.mark.parametrize(("count", "wanted"), [(6, 4), (10, 3), (7, 7), (64, 12)])
+def test_even_draws_are_spread_and_equally_likely(count: int, wanted: int) -> None:
+    draw, counts, runs = generator(3), Counter[int](), 4000
+    for _ in range(runs):
+        found = policies.evenly(count, wanted, draw)
+        assert len(set(found)) == wanted and min(found) >= 0 and max(found) < count
+        gaps = {b - a for a, b in itertools.pairwise(found)}
+        assert gaps <= {count // wanted, -(-count // wanted)}
+        counts.update(found)
+    share = runs * wanted / count
+    assert all(abs(counts[i] - share) < 4.5 * share**0.5 for i in range(count))
+
+
 def test_a_draw_of_64_from_a_million_makes_64_random_numbers() -> None:
     ours, plain = generator(), generator()
     policies.uniform(1_000_000, 64, ours)

@@ -164,7 +164,15 @@ class Otc(MixtureReadouts):
 
     @torch.no_grad()
     def cultivate(self, x: torch.Tensor, y: torch.Tensor, fresh: int) -> torch.Tensor:
-        """MMOT on the unit features (n, d) of the raw images, which are returned."""
+        """MMOT on the unit features (n, d) of the raw images it sees, which are returned.
+
+        Those are the last `fresh`, the stream's, and of the replayed ones before them `watched`.
+        """
+        old = len(y) - fresh
+        if 0 < self.otc.watched < old:
+            draw = self.generators["method"]
+            seen = [*policies.evenly(old, self.otc.watched, draw), *range(old, len(y))]
+            x, y = x[seen], y[seen]
         self.backbone_images += len(x)
         z = F.normalize(self.features(self.latent, x), dim=1)
         self.inside.arrive(z[-fresh:], y[-fresh:])

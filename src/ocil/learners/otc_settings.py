@@ -50,6 +50,8 @@ class OtcSettings(Settings):
     """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
     distill: float = 0.0
     """Weight of distillation from the averaged weights."""
+    watched: int = 0
+    """Replayed images a batch whose features move the mixtures, beside the stream's; 0 is all."""
     choice: Literal["random", "centroids", "components"] = "random"
     """Which points of a batch enter the memory: any, those closest to a centroid (the paper), or
     any with the components taking turns."""

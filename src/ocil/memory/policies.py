@@ -40,6 +40,16 @@ def uniform(count: int, wanted: int, generator: torch.Generator) -> list[int]:
     return list(chosen)
 
 
+def evenly(count: int, wanted: int, generator: torch.Generator) -> list[int]:
+    """`wanted` <= `count` of the numbers 0..count-1 at even distances, each equally likely.
+
+    Systematic sampling: floor((i + u) count / wanted) for i = 0, 1, ... and one u ~ U[0, 1). What
+    stands in blocks, such as the classes of a `balanced` draw, is there in proportion.
+    """
+    u = torch.rand((), dtype=torch.float64, generator=generator).item()
+    return [int((i + u) * count / wanted) for i in range(wanted)]
+
+
 def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generator) -> list[int]:
     """`wanted` different slots, spread over the classes as evenly as their sizes allow.
 
