@@ -19,6 +19,7 @@ from ocil.listeners import Listener, opened, tell
 from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.loop import resume_run, start_run
+from ocil.run.process import keep_freed_memory
 from ocil.samples import suited
 from ocil.settings import checked, layered, read_toml
 
@@ -56,6 +57,7 @@ def run(words: list[str]) -> None:
     name = f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
     out = places.out or Path("runs") / name
     listeners = opened(places.listen)  # what they lack is said before anything is learned
+    keep_freed_memory()
     _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out, listeners)
 
 
@@ -121,6 +123,7 @@ def resume(words: list[str]) -> None:
         raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
     moved = dataclasses.replace(own, path=options.data) if own and options.data else None
     listeners = opened(options.listen)
+    keep_freed_memory()
     done = resume_run(options.folder, data_dir=options.data_dir, own=moved)
     _say_done(done, options.folder, listeners)
 

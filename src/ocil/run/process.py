@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,23 @@ def set_threads(wanted: int | str) -> int:
     count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
     torch.set_num_threads(count)
     return count
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library reuse freed memory for the rest of this process; False where it cannot.
+
+    Every step allocates and frees the same feature maps. glibc gives blocks of that size back to
+    the system and gets them anew, page fault by page fault (bench/allocator.py). No number
+    changes by it; the process keeps the memory of its largest moment.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # musl has none
+        return False
+    mmap_max, trim_threshold = -4, -1  # names of the options in malloc.h
+    return bool(mallopt(mmap_max, 0)) and bool(mallopt(trim_threshold, -1))
 
 
 def is_due(step: int, every: int) -> bool:

@@ -1,0 +1,35 @@
+"""What a run asks of its process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# 48 MB is more than glibc ever keeps by itself: each such block is 12 000 page faults.
+FAULTS = """
+import resource
+import torch
+from ocil.run.process import keep_freed_memory
+
+if {keep}:
+    assert keep_freed_memory()
+torch.ones(12_000_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    torch.ones(12_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a matter of glibc")
+def test_freed_memory_is_used_again_and_not_fetched_anew():
+    def faults(keep: bool) -> int:
+        words = [sys.executable, "-c", FAULTS.format(keep=keep)]
+        return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+    usual = faults(False)
+    if usual < 100_000:
+        pytest.skip("huge pages or another C library: there is nothing to save here")
+    assert faults(True) < usual / 4
