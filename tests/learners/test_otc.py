@@ -170,3 +170,22 @@ def test_the_product_of_two_readings_needs_a_head():
     both = head * similar
     torch.testing.assert_close(product, both / both.sum(1, keepdim=True), rtol=1e-4, atol=1e-6)
     assert "product" not in checks.make(Otc, net="identity", ema=0.0).learner.readouts
+
+
+def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant():
+    session = checks.make(Otc, ridge=0.2)
+    checks.feed(session, checks.TWO_TASKS, batches=20)
+    learner = session.learner
+    x = checks.images([0, 1, 2, 3, 3, 1])
+    z = torch.nn.functional.normalize(learner.features(learner.latent, x), dim=1).double()
+    shared = learner.pooled.covariance.double()
+    shared = 0.8 * shared + 0.2 * shared.diagonal().mean() * torch.eye(len(shared))
+    mean = learner.mixtures.merged()[0].double()
+    slopes = torch.linalg.solve(shared, mean.T)  # (d, C)
+    expected = z @ slopes - 0.5 * (mean.T * slopes).sum(0)
+    found = learner.scores(x, "mahalanobis-full-1").double() / 2
+    # up to what all classes of an image have in common
+    torch.testing.assert_close(
+        found - found[:, :1], expected - expected[:, :1], rtol=1e-3, atol=1e-2
+    )
+    assert (expected - expected[:, :1]).abs().max() > 1

@@ -21,7 +21,8 @@ class MixtureReadouts(Learner):
 
     Every read-out scores a class c by its centroids mu_kc, here for unit features z (n, d):
     mahalanobis -min_k sum_d (z - mu)^2 / sigma^2 (the paper's), mahalanobis-1 the same for the
-    merged Gaussian of the class, mahalanobis-full with a full covariance that all share,
+    merged Gaussian of the class, mahalanobis-full and mahalanobis-full-1 the two with a full
+    covariance that all share,
     euclidean -min_k |z - mu|^2, log-density log Q_c(z), similarity log sum_k exp(z.mu_kc / tau),
     product the sum of the log-probabilities that the linear head and similarity give to c.
     """
@@ -41,13 +42,15 @@ class MixtureReadouts(Learner):
             "mahalanobis": lambda _, z: -self.mixtures.class_distances(unit(z)),
             "mahalanobis-1": lambda _, z: -self.mixtures.mahalanobis(unit(z), merged=True)[:, :, 0],
             "mahalanobis-full": self.read_full,
+            "mahalanobis-full-1": self.read_full_merged,
             "euclidean": lambda _, z: -self.mixtures.euclidean(unit(z)).amin(2),
             "log-density": lambda _, z: self.mixtures.log_density(unit(z)),
             "similarity": self.read_similarity,
             "product": self.read_product,
         }
         if not self.model.heads:  # nor is there a covariance where nothing is trained
-            del mine["mahalanobis-full"], mine["product"]
+            for name in ("mahalanobis-full", "mahalanobis-full-1", "product"):
+                del mine[name]
         return super().readers() | {name: (self.latent, read) for name, read in mine.items()}
 
     def own_readers(self) -> dict[str, Reader]:
@@ -63,6 +66,12 @@ class MixtureReadouts(Learner):
         """Minus min_k of the Mahalanobis distances with the covariance shared by all."""
         distances = self.pooled.distances(unit(features), self.mixtures.mu)
         return -distances.masked_fill(~self.mixtures.active, torch.inf).amin(2)
+
+    def read_full_merged(self, _: Model, features: torch.Tensor) -> torch.Tensor:
+        """The same to the mean of each class: a linear discriminant, with less to estimate."""
+        mean = self.mixtures.merged()[0].unsqueeze(1)  # (C, 1, d)
+        distances = self.pooled.distances(unit(features), mean)[:, :, 0]
+        return -distances.masked_fill(~self.mixtures.active.any(1), torch.inf)
 
     def read_similarity(self, _: Model, features: torch.Tensor) -> torch.Tensor:
         """log sum_k exp(f(x).mu_kc / tau), what Dynamic Preservation trains."""
