@@ -22,9 +22,9 @@ class MixtureReadouts(Learner):
     Every read-out scores a class c by its centroids mu_kc, here for unit features z (n, d):
     mahalanobis -min_k sum_d (z - mu)^2 / sigma^2 (the paper's), mahalanobis-1 the same for the
     merged Gaussian of the class, mahalanobis-full and mahalanobis-full-1 the two with a full
-    covariance that all share,
-    euclidean -min_k |z - mu|^2, log-density log Q_c(z), similarity log sum_k exp(z.mu_kc / tau),
-    product the sum of the log-probabilities that the linear head and similarity give to c.
+    covariance that all share, euclidean -min_k |z - mu|^2, log-density log Q_c(z), similarity
+    log sum_k exp(z.mu_kc / tau), product the sum of the log-probabilities that the linear head and
+    similarity give to c.
     """
 
     mixtures: Mixtures
@@ -80,11 +80,7 @@ class MixtureReadouts(Learner):
         return scores.masked_fill(~self.mixtures.active, -torch.inf).logsumexp(2)
 
     def read_product(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """log p_head(c | x) + log p_similarity(c | x): two readings of the same features.
-
-        The head is trained by cross-entropy and leans to the classes of late; the centroids are
-        averages and do not.
-        """
+        """log p_head(c | x) + log p_similarity(c | x): two readings of the same features."""
         head, similarity = self.read_head(model, features), self.read_similarity(model, features)
         return head.log_softmax(1) + similarity.log_softmax(1)
 
