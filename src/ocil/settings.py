@@ -125,6 +125,13 @@ def above_zero(settings: Settings, *names: str) -> None:
             raise OcilError(f"Setting {name} is {getattr(settings, name)} but must be above 0.")
 
 
+def at_least_one(settings: Settings, *names: str) -> None:
+    """Refuse counts below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise OcilError(f"Setting {name} is {getattr(settings, name)} but must be at least 1.")
+
+
 def known_keys(kind: type[Settings]) -> list[str]:
     return [f.name for f in dataclasses.fields(kind)]
 

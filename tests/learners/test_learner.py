@@ -14,7 +14,7 @@ from torch import nn
 
 from ocil.errors import OcilError
 from ocil.learners import registry
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Learner, as_float
 from ocil.learners.model import Model, WeightAverage
 from ocil.stream import Batch
 
@@ -328,3 +328,37 @@ def test_a_diverged_net_gives_no_nan_from_the_means(learner: Make, batches: Batc
         er.model.net.hidden1.weight.fill_(math.nan)  # type: ignore[union-attr]
     er._means.clear()
     assert not er.scores(batches(1)[0].x, "mean").isnan().any()
+
+
+@pytest.mark.parametrize("method", ["er", "otc"])
+def test_stream_images_in_several_views_the_last_as_it_came(
+    learner: Make, batches: Batches, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (3, 8, 8)
+    made = learner(method, shape, augment="full", views=3)
+    for batch in batches(3, shape):
+        made.learn(batch)
+    taught: list[tuple[torch.Tensor, torch.Tensor]] = []
+    plain = made.in_views
+
+    def spy(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        taught.append(plain(*given))
+        return taught[-1]
+
+    monkeypatch.setattr(made, "in_views", spy)
+    before = made.backbone_images
+    last = batches(4, shape)[-1]
+    made.learn(last)
+    (x, y), n = taught[0], len(last.y)
+    assert len(x) == len(y) == 7 + 3 * n  # 7 replayed
+    assert made.backbone_images - before == 7 + 3 * n + (7 + n if method == "otc" else 0)
+    shown = x[7:].view(3, n, *shape)
+    assert torch.equal(y[7:], last.y.repeat(3))
+    assert torch.equal(shown[2], as_float(last.x))
+    assert not any(torch.equal(shown[a], shown[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_no_views_at_all_are_refused(learner: Make) -> None:
+    for method in ("er", "otc"):
+        with pytest.raises(OcilError, match="views is 0 but must be at least 1"):
+            learner(method, views=0)

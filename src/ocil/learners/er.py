@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil.learners.learner import Learner
-from ocil.settings import Settings, on_colour
+from ocil.settings import Settings, at_least_one, on_colour
 from ocil.stream import Batch
 
 
@@ -35,6 +35,12 @@ from ocil.stream import Batch
 class ErSettings(Settings):
     skip_first: bool = False
     """Only store the very first batch, as the reference code does."""
+    views: int = 1
+    """Views of each stream image in a gradient step; of several the last is not augmented."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "views")
 
 
 # Learning rates chosen on held-out training images: studies tune-er-digits and tune-er-mnist.
@@ -63,7 +69,8 @@ class Er(Learner):
         if not (self.settings.skip_first and self.memory is not None and not len(self.memory)):
             for _ in range(self.settings.steps):
                 x, y = self.with_replay(batch)
-                loss = F.cross_entropy(self.logits(self.augmented(x)), y)
+                x, y = self.in_views(x, y, len(batch.y), self.settings.views)
+                loss = F.cross_entropy(self.logits(x), y)
                 self.descend(loss)
                 report["loss"] = loss.detach()
         if self.memory is not None:

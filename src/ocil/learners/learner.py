@@ -140,6 +140,21 @@ class Learner:
     def augmented(self, x: torch.Tensor) -> torch.Tensor:
         return self.augment(as_float(x), self.generators["augment"])
 
+    def in_views(
+        self, x: torch.Tensor, y: torch.Tensor, fresh: int, views: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Float images of a step and their labels: raw x (n, ...) augmented, y (n,).
+
+        The last `fresh`, the stream's, come in `views` views, all others in one; of several views
+        the last is the image as it is, which is how it will look when the method is asked.
+        """
+        if views == 1:
+            return self.augmented(x), y
+        new = x[len(x) - fresh :]
+        more = [self.augmented(new) for _ in range(views - 2)]
+        shown = torch.cat([self.augmented(x), *more, as_float(new)])
+        return shown, torch.cat([y, y[len(y) - fresh :].repeat(views - 1)])
+
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Train-mode forward of float images, counted."""
         self.backbone_images += len(x)

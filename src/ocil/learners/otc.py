@@ -92,7 +92,8 @@ class Otc(MixtureReadouts):
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
-            loss = self.joint_loss(self.augmented(x), y, len(batch.y), report)
+            shown = self.in_views(x, y, len(batch.y), self.otc.views)
+            loss = self.joint_loss(*shown, len(batch.y) * self.otc.views, report)
             self.descend(loss)
             report["loss"] = loss.detach()
         z = self.cultivate(x, y, len(batch.y))

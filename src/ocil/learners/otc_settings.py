@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ocil.errors import OcilError
 from ocil.mixture import MixtureSettings
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, at_least_one
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class OtcSettings(Settings):
     """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
     distill: float = 0.0
     """Weight of distillation from the averaged weights."""
+    views: int = 1
+    """Views of each stream image in a gradient step; of several the last is not augmented."""
     watched: int = 0
     """Replayed images a batch whose features move the mixtures, beside the stream's; 0 is all."""
     choice: Literal["random", "centroids", "components"] = "random"
@@ -95,9 +97,7 @@ class OtcSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("refit_every", "em_passes", "descents"):
-            if getattr(self, name) < 1:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")
+        at_least_one(self, "refit_every", "em_passes", "descents", "views")
         above_zero(self, "tau", "eps")
         for name in ("floor", "pooling", "ridge"):
             if getattr(self, name) > 1:
