@@ -16,6 +16,7 @@ import ocil
 from ocil.commands.run import plan_from_words
 from ocil.learners import registry
 from ocil.learners.er import ErSettings
+from ocil.learners.otc_settings import PRESETS, OtcSettings
 from ocil.run import record as records
 from ocil.run.reading import check_record
 from ocil.settings import known_keys, layered, to_mapping
@@ -164,6 +165,14 @@ def test_a_command_says_what_presets_no_longer_do() -> None:
     assert records.left_out(record) == {"augment": "none", "lr": 5e-4}
     named = record | {"command": f"{record['command']} --augment none --lr 0.0005"}
     assert records.left_out(named) == {}
+
+
+def test_a_setting_younger_than_the_record_counts_as_its_default() -> None:
+    old = to_mapping(OtcSettings(data="cifar10", memory=200, **PRESETS["default"]))
+    del old["watched"]  # all replayed images were watched; the preset of today watches 16
+    command = "ocil run otc --data cifar10 --memory 200 --net mlp --augment none --readout auto"
+    record = {"method": "otc", "command": command, "settings": old | {"net": "mlp"}}
+    assert records.left_out(record) == {"watched": 0}
 
 
 def test_the_commands_of_the_shipped_records_give_their_settings() -> None:

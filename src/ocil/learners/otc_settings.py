@@ -137,6 +137,7 @@ _DIGITS = {
     "distill": 0.0,
     "readout": "mahalanobis-full",
 }
+_CIFAR = {"watched": 16, "readout": "mahalanobis-full-1"}
 _PAPER = {
     "choice": "centroids",
     "objective": "dual",
@@ -163,6 +164,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default/mnist": {"lr": 1e-3, "steps": 2},
     "default/fashion-mnist": {"lr": 1e-3, "steps": 2},  # MNIST's, not tuned
     "default/digits": _DIGITS,  # chosen on held-out training images: study tune-otc-digits
+    # chosen on held-out training images: study tune-otc-cifar10
+    "default/cifar10": _CIFAR,
+    "default/cifar100": _CIFAR,  # CIFAR-10's, untouched
+    # a covariance of 640 dimensions is too much for the read-out of CIFAR
+    "default/tiny-imagenet": {"watched": 16},
+    "default/tiny-imagenet-20": {"watched": 16},
     "offline": _OFFLINE,
     "offline/mnist": {"lr": 1e-3},
     "offline/fashion-mnist": {"lr": 1e-3},

@@ -106,8 +106,12 @@ def command(method: str, settings: Settings) -> str:
 
 
 def left_out(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a record that its command does not name and that presets make otherwise today."""
-    learner, recorded = registry.get(record["method"]), record["settings"]
+    """Settings of a record that its command does not name and that presets make otherwise today.
+
+    A setting that the record does not have joined later, with a default that changes nothing.
+    """
+    learner = registry.get(record["method"])
+    recorded = to_mapping(learner.settings_type()) | record["settings"]
     flags = {word[2:].replace("-", "_") for word in shlex.split(record["command"]) if "--" in word}
     named = {key: value for key, value in recorded.items() if {key, f"no_{key}"} & flags}
     source = SOURCES.get(recorded["data"])
