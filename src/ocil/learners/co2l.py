@@ -39,12 +39,11 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.errors import OcilError
 from ocil.learners.learner import CHUNK, Learner, evaluating
 from ocil.learners.model import Model
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, at_least_one
 from ocil.stream import Batch
 
 BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
@@ -78,9 +77,7 @@ class Co2lSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         above_zero(self, "tau", "kappa", "kappa_past", "linear_lr")
-        for name in ("projection", "linear_epochs", "linear_batch", "linear_views"):
-            if getattr(self, name) < 1:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be at least 1.")
+        at_least_one(self, "projection", "linear_epochs", "linear_batch", "linear_views")
 
 
 # A share of the memory in every batch as if it were mixed into the 10 000 images of a task.

@@ -41,14 +41,13 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.errors import OcilError
 from ocil.learners.learner import Learner
 from ocil.learners.model import Model
 from ocil.learners.readouts import class_means
 from ocil.memory import exemplars
 from ocil.nets.heads import CosineHead
 from ocil.nets.resnet import ResNet18
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, at_least_one
 from ocil.stream import Batch
 
 
@@ -72,8 +71,7 @@ class GeodlSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         above_zero(self, "scale")
-        if self.subspace < 1:
-            raise OcilError(f"Setting subspace is {self.subspace} but must be at least 1.")
+        at_least_one(self, "subspace")
 
 
 REFERENCE = {
