@@ -166,6 +166,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default/digits": _DIGITS,  # chosen on held-out training images: study tune-otc-digits
     # chosen on held-out training images of CIFAR-10 (results/tune-otc-cifar10), elsewhere untouched
     **on_colour("default", _COLOUR),
+    # again at full length (study readout-cifar10); the others have as few images a class as the cut
+    "default/cifar10": _COLOUR | {"readout": "euclidean"},
     "default/tiny-imagenet-20": _COLOUR,
     "offline": _OFFLINE,
     "offline/mnist": {"lr": 1e-3},
