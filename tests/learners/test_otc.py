@@ -40,6 +40,16 @@ def test_the_papers_presets_learn(preset):
     assert (right == torch.tensor(labels)).float().mean() > 0.9
 
 
+@pytest.mark.parametrize("extra", [{}, {"steps": 3}, {"preserve": 0.0}])
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):
+    session = checks.make(Otc, **Otc.presets[preset] | extra)
+    taken, descend = [], session.learner.descend
+    session.learner.descend = lambda loss: taken.append(loss) or descend(loss)
+    checks.feed(session, [(0, 1)], batches=7)
+    assert len(taken) == 7 * session.learner.gradient_steps
+
+
 @pytest.mark.parametrize("preset", ["default", "paper", "paper-literal"])
 def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     session = checks.make(Otc, **Otc.presets[preset])

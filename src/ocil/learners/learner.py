@@ -273,6 +273,11 @@ class Learner:
     # ---------------------------------------------------------------- state
 
     @property
+    def gradient_steps(self) -> int:
+        """Gradient steps that a batch of the stream gets, for the record."""
+        return self.settings.steps
+
+    @property
     def extra_bytes(self) -> int:
         """Bytes held beyond net and memory: averaged weights, a teacher, and what a method adds."""
         models = [self.average.model] if self.average else []

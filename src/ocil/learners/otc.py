@@ -104,6 +104,11 @@ class Otc(MixtureReadouts):
         self.remember(batch, z[len(z) - len(batch.y) :])
         return report
 
+    @property
+    def gradient_steps(self) -> int:
+        """One more where Dynamic Preservation has a pass of its own."""
+        return super().gradient_steps + bool(not self.otc.fused and self.otc.preserve)
+
     def greet(self, y: torch.Tensor) -> None:
         """Meet the classes y (n,); where one is new, old mixtures are measured from here on."""
         known = self.classes

@@ -269,7 +269,7 @@ class _Run:
             "readouts": learner.readouts,
             **record.results(self.evaluations, stream.tasks, learner.readout),
             "steps": stream.steps,
-            "gradient_steps_per_batch": self.settings.steps,
+            "gradient_steps_per_batch": learner.gradient_steps,
             "threads": self.threads,
             "seconds": round(self.seconds, 3),
             "images_per_second": round(stream.images / self.seconds, 1),
