@@ -97,7 +97,7 @@ class Otc(MixtureReadouts):
             self.descend(loss)
             report["loss"] = loss.detach()
         z = self.cultivate(x, y, len(batch.y))
-        if not self.otc.fused and self.otc.preserve:
+        if self.preserves_apart:
             self.backbone_images += len(x)
             features = F.normalize(self.model.net(self.augmented(x)), dim=1)
             self.descend(self.otc.preserve * self.preservation(features, y))
@@ -105,9 +105,13 @@ class Otc(MixtureReadouts):
         return report
 
     @property
+    def preserves_apart(self) -> bool:
+        """Whether Dynamic Preservation has a pass and a gradient step of its own."""
+        return self.otc.preserve > 0 and not self.otc.fused
+
+    @property
     def gradient_steps(self) -> int:
-        """One more where Dynamic Preservation has a pass of its own."""
-        return super().gradient_steps + bool(not self.otc.fused and self.otc.preserve)
+        return super().gradient_steps + self.preserves_apart
 
     def greet(self, y: torch.Tensor) -> None:
         """Meet the classes y (n,); where one is new, old mixtures are measured from here on."""
