@@ -44,6 +44,17 @@ def test_the_stream_is_joined_by_its_own_task_and_the_mix_by_older_ones(gsa, bat
     assert set(mix_y[4:].tolist()) <= {0, 1, 2, 3}
 
 
+def test_the_mix_takes_the_memory_in_no_order_of_classes(gsa, batches: Batches):
+    stream = batches(9)
+    one = fed(gsa(current=22, replay=27, memory=60), stream[:8])  # holds 4 and 6 of classes 4 and 5
+    counts = {4: 0, 5: 0}
+    for _ in range(300):  # 27 * 2 / 6 images are new: five of the stream and four of the memory
+        _, _, _, mix_y = one.choose(stream[8])
+        for label in mix_y[5:9].tolist():
+            counts[label] += 1
+    assert counts[4] / (4 * 300) == pytest.approx(0.4, abs=0.05)
+
+
 def test_in_the_first_task_the_mix_is_what_there_is_of_it(gsa, batches: Batches):
     stream = batches(2)
     one = gsa()

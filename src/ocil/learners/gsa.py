@@ -44,7 +44,7 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.learners.learner import Learner
-from ocil.memory import subsets
+from ocil.memory import exemplars, subsets
 from ocil.settings import Settings, on_colour
 from ocil.stream import Batch
 
@@ -105,12 +105,13 @@ class Gsa(Learner):
         return report
 
     def choose(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Raw images and classes of X_new and of X_mix, older classes first in the mix."""
+        """Raw images and classes of X_new and of X_mix; the mix ends with the older classes."""
         assert self.memory is not None
         members, draw = self.memory.members, self.generators["memory"]
         size, seen = self.settings.replay, self.classes
         recent = range(self.older, seen)
         slots = subsets.of_classes(members, recent, self.gsa.current, draw)
+        slots = exemplars.shuffled(slots, draw)  # the mix takes the first of them
         x, y = self._joined(batch.x.to(self.device), batch.y.to(self.device), slots)
         old = subsets.of_classes(members, range(self.older), size * self.older // seen, draw)
         first = size * len(recent) // seen or int(not old)

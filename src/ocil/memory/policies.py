@@ -28,7 +28,8 @@ def reservoir(seen: int, capacity: int, items: int, generator: torch.Generator) 
 def uniform(count: int, wanted: int, generator: torch.Generator) -> list[int]:
     """`wanted` different numbers of 0..count-1, every subset equally likely (Floyd's algorithm).
 
-    All of them, in order, if there are no more than wanted.
+    All of them, in order, if there are no more than wanted. The set is random, its order is not:
+    who takes only the first of it shuffles it before.
     """
     if count <= wanted:
         return list(range(count))

@@ -20,7 +20,8 @@ def of_classes(
 ) -> list[int]:
     """`wanted` different slots, uniformly from all those of the classes (all if there are fewer).
 
-    members[c] lists the slots of class c; a class beyond its end has none.
+    members[c] lists the slots of class c; a class beyond its end has none. Their order says
+    something of the class: shuffle them before taking only the first.
 
     >>> of_classes([[4, 1], [0], [2, 3]], [0, 2, 7], 9, torch.Generator())
     [4, 1, 2, 3]
