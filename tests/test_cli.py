@@ -184,6 +184,25 @@ def test_run_show_and_resume(
     assert ocil("show", tmp_path).code == 0
 
 
+def test_a_record_is_repeated_and_compared(ocil: Ocil, run: Callable[..., Any], tmp_path: Path):
+    run("first")
+    file = tmp_path / "first" / "record.json"
+    said = ocil("run", "--like", str(file), "--out", str(tmp_path / "second"))
+    assert (said.code, "every bit of the state is equal" in said.out) == (0, True), said.out
+    record = json.loads(file.read_text())
+    record["evaluations"][-1]["correct"][0] += -1 if record["evaluations"][-1]["correct"][0] else 1
+    record |= {"state_sha256": "0" * 64, "processor": "an abacus"}
+    file.write_text(json.dumps(record))
+    said = ocil("run", "--like", str(file), "--out", str(tmp_path / "third"))
+    assert said.code == 0
+    assert "It came out otherwise" in " ".join(said.out.split())
+    assert "Processor then: an abacus" in " ".join(said.out.split())
+    record["data"] = record["settings"]["data"] = "photos-0123abcd"
+    file.write_text(json.dumps(record))
+    said = ocil("run", "--like", str(file))
+    assert (said.code, "--data" in said.err) == (2, True)
+
+
 def test_a_run_names_its_folder_by_its_settings(
     ocil: Ocil, tmp_path: Path, small: dict[str, Any], flags: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,

@@ -20,8 +20,9 @@ from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.loop import resume_run, start_run
 from ocil.run.process import keep_freed_memory
+from ocil.run.reading import read_record
 from ocil.samples import suited
-from ocil.settings import checked, layered, read_toml
+from ocil.settings import checked, from_mapping, layered, read_toml
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,67 @@ def run(words: list[str]) -> None:
     known = ", ".join(registry.names())
     if words and words[0] in ("-h", "--help"):
         say(
-            f"ocil run METHOD [settings]\n\nMethods: {known}.\n`ocil run er --help` lists settings."
+            f"ocil run METHOD [settings]\n\nMethods: {known}.\n"
+            "`ocil run er --help` lists settings, `ocil run --like RECORD` repeats a run."
         )
+        return
+    if peek(words, "like"):
+        repeat(words)
         return
     if not words or words[0].startswith("-"):
         raise OcilError(f"`ocil run` needs a method first. Methods: {known}.")
     plan, places, own = plan_with_data(words[0], words[1:])
-    s = plan.settings
-    name = f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
-    out = places.out or Path("runs") / name
+    out = places.out or Path("runs") / _name(plan)
     listeners = opened(places.listen)  # what they lack is said before anything is learned
     keep_freed_memory()
     _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out, listeners)
+
+
+@dataclass(frozen=True)
+class LikeOptions:
+    like: Path
+    """Record (or folder of a finished run) whose settings are taken."""
+    out: Path | None = None
+    """New folder for the run; below runs/ and named by the settings unless given."""
+    data: Path | None = None
+    """Where data of your own are, for a record made with such."""
+    resize: int | None = None
+    """Data of your own: side in pixels to which pictures were scaled."""
+    data_dir: Path | None = None
+    """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
+
+
+def repeat(words: list[str]) -> None:
+    """Run what a record says and tell whether it came out the same."""
+    options = parse(LikeOptions, words, "ocil run --like", "Repeat the run of a record.")
+    record = read_record(options.like)
+    kind = registry.get(record["method"]).settings_type
+    settings = from_mapping(kind, record["settings"], str(options.like))
+    own = OwnData(options.data, options.resize, "fail") if options.data else None
+    if own is None and settings.data not in SOURCES:
+        raise OcilError(f"{options.like} is of data of your own; say where they are with --data.")
+    plan = Plan(record["method"], settings, record.get("preset") or "default")
+    out = options.out or Path("runs") / _name(plan)
+    keep_freed_memory()
+    found = start_run(plan, out, data_dir=options.data_dir, own=own)
+    say(*show(found), f"Record: {out / 'record.json'}.", _compared(record, found))
+
+
+def _name(plan: Plan) -> str:
+    s = plan.settings
+    return f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
+
+
+def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """A sentence: the same bits, the same answers, or how far apart."""
+    if before.get("state_sha256") == after["state_sha256"]:
+        return "It came out the same: every bit of the state is equal."
+    if before["evaluations"] == after["evaluations"]:
+        return "It came out the same by every evaluation; the state has other bits or names."
+    was, now = (r["final_average_accuracy"] for r in (before, after))
+    places = [r.get("processor") or "unknown" for r in (before, after)]
+    where = f" Processor then: {places[0]}; now: {places[1]}." if places[0] != places[1] else ""
+    return f"It came out otherwise: accuracy {now:.2f} %, {was:.2f} % in the record.{where}"
 
 
 def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData | None]:

@@ -43,6 +43,7 @@ _OPTIONAL: dict[str, type] = {  # may be absent or null
     "epochs": int,
     "job": str,
     "versions": dict,
+    "processor": str,
     "commit": str,
     "dirty": bool,
     "stream_sha256": str,

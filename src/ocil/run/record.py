@@ -44,6 +44,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "job": plan.job,
         "command": command(plan.method, s),
         "versions": versions(),
+        "processor": processor(),
         **source_state(),
     }
 
@@ -130,6 +131,14 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }
+
+
+def processor() -> str:
+    """The model name of the processor: another kind may round otherwise."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        return next(x for x in lines if x.startswith("model name")).split(":", 1)[1].strip()[:200]
+    return platform.processor() or platform.machine()
 
 
 def source_state() -> dict[str, Any]:
