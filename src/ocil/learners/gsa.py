@@ -76,7 +76,7 @@ class Gsa(Learner):
         "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"ema": 0.0},
-        **on_colour("reference", {"net": "resnet18-global", "width": 64}),
+        **on_colour("reference", {"net": "resnet18-global", "width": 64, "augment": "moderate"}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

@@ -45,7 +45,7 @@ from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, on_colour
 from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
@@ -109,7 +109,15 @@ class Mose(Learner):
         "default/cifar10": {},
         "default/cifar100": {},
         "default/tiny-imagenet": {"net": "resnet18-global"},
-        "reference": {"lr": 1e-3, "ema": 0.0, "net": "resnet18-global", "width": 64},
+        "reference": {
+            "lr": 1e-3,
+            "ema": 0.0,
+            "net": "resnet18-global",
+            "width": 64,
+            "init": "kaiming",
+        },
+        "reference/mnist": {"inputs": "standardized"},
+        **on_colour("reference", {"inputs": "standardized"}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
