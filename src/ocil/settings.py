@@ -66,7 +66,7 @@ class Settings:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Numbers of the convolutions; bfloat16 is faster where the processor has it."""
     augment: str = "none"
-    """Augmentation of every training image: none, affine, full, partial or moderate."""
+    """Augmentation of every training image: none, affine, full, partial, moderate or strong."""
     retrieval: Literal["uniform", "balanced", "classes"] = "uniform"
     """How replay images are drawn, without replacement: from all, evenly over classes, or each of a
     random class."""

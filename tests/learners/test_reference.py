@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ocil.data import SOURCES
 from ocil.learners import registry
 from ocil.run import record as records
-from ocil.settings import layered, to_mapping
+from ocil.run.session import Session
+from ocil.settings import known_keys, layered, to_mapping
 
 RESULTS = Path(__file__).parents[2] / "results"
 JOINED_LATER = {"init": "torch", "inputs": "unit"}  # settings of all methods, with their defaults
@@ -48,11 +50,11 @@ FACTS: list[tuple[str, str, dict[str, Any]]] = [
     ("gsa", "cifar100", FULL | {"augment": "moderate"}),
     ("bic", "cifar100", {"renew": True, "inputs": "standardized", "init": "kaiming"}),
     ("bic-ac", "cifar100", {"renew": True, "inputs": "standardized", "init": "kaiming"}),
-    ("mose", "cifar10", FULL | {"init": "kaiming", "inputs": "standardized"}),
+    ("mose", "cifar10", FULL | {"init": "kaiming", "inputs": "standardized", "augment": "strong"}),
     ("mose", "mnist", FULL | {"init": "kaiming", "inputs": "standardized"}),
-    ("ocm", "cifar10", FULL | {"inputs": "standardized", "init": "torch", "similarity": 0.5}),
+    ("ocm", "cifar10", FULL | {"inputs": "standardized", "init": "torch", "augment": "strong"}),
     ("ocm", "mnist", {"inputs": "standardized"}),
-    ("onpro", "tiny-imagenet", FULL | {"inputs": "standardized"}),
+    ("onpro", "tiny-imagenet", FULL | {"inputs": "standardized", "augment": "strong"}),
     ("cope", "mnist", {"init": "xavier", "inputs": "unit"}),
     ("er", "cifar10", {"inputs": "unit", "width": 64}),
     ("aser", "cifar10", {"inputs": "unit", "augment": "none"}),
@@ -121,3 +123,35 @@ def test_default_presets_leave_the_new_settings_alone(method: str) -> None:
         found = resolved(method, data)
         later = JOINED_LATER | OWN_LATER.get(method, {})
         assert {key: found[key] for key in later} == later
+
+
+SMALL = {"width": 2, "batch": 4, "replay": 4, "epochs": 1, "memory": 8, "projection": 8}
+MORE = {"linear_epochs": 1, "linear_views": 1, "dimension": 4}
+
+
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+@pytest.mark.parametrize(
+    "method",
+    sorted({method for method, *_ in FACTS} | {"er-ace"}),
+)
+def test_every_reference_runs(method: str, data: str) -> None:
+    kind = registry.get(method)
+    known = known_keys(kind.settings_type)
+    small = {key: value for key, value in (SMALL | MORE).items() if key in known}
+    source = SOURCES[data]
+    asked = {"data": data, "preset": "reference", **small}
+    settings, _ = layered(kind.settings_type, source.protocol, kind.presets, asked)
+    session = Session(method, settings, source.shape)
+    learner, draw = session.learner, torch.Generator().manual_seed(4)
+    for task in range(2):
+        x = torch.randint(256, (12, *source.shape), dtype=torch.uint8, generator=draw)
+        labels = [2 * task, 2 * task + 1] * 6
+        if learner.needs_tasks:
+            learner.begin_task(task)
+        for start in (0, 4, 8):
+            session.learn(x[start : start + 4], labels[start : start + 4], task=task)
+        if learner.needs_tasks:
+            learner.end_task(task, x, torch.tensor(session.labels.encode(labels)))
+    assert learner.scores(x).isfinite().any()
+    for name, value in learner.model.state_dict().items():
+        assert value.isfinite().all(), name

@@ -22,10 +22,11 @@ equally often; then the memory is made anew, random images in equal shares of al
 | W, b           | model.head                   | linear classifier, fitted at the task's end    |
 
 Differs from the reference: 64 images are replayed a step instead of mixing the memory into the
-task's images; the teacher is in eval mode, as the paper reads (`teacher_mode`); classifier inputs
-are a few augmented views used in turn (`linear_views`, the reference makes one an epoch) and it
-covers the classes seen; the lr changes by epoch, without warm-up, and all tasks have equal epochs.
-The classifier knows the classes of a task only when the task is over: ask it then.
+task's images (preset `reference` has the share that mixing gives); the teacher is in eval mode, as
+the paper reads (`teacher_mode`); classifier inputs are a few augmented views used in turn
+(`linear_views`, the reference makes one an epoch) and it covers the classes seen; the lr changes by
+epoch, without warm-up, and all tasks have equal epochs. The classifier knows the classes of a task
+only when the task is over: ask it then.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ experts of the distances ("moe-mean").
 | R          | settings.replay                        | images of the memory, per part           |
 
 Differs from the reference: classifiers cover the classes seen; the common augmentation is in the
-place of its own; the first batch of all is learned too; older images are those of classes that the
-current task has not had, which is the same unless classes come back; a class that the memory lost
-is never the answer. On a net without maps (mlp) an exit is a linear layer. Without task ids the
-stream is one task.
+place of its own (but for preset `reference`); the first batch of all is learned too; older images
+are those of classes that the current task has not had, which is the same unless classes come back;
+a class that the memory lost is never the answer. On a net without maps (mlp) an exit is a linear
+layer. Without task ids the stream is one task.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Mose(Learner):
             "init": "kaiming",
         },
         "reference/mnist": {"inputs": "standardized"},
-        **on_colour("reference", {"inputs": "standardized"}),
+        **on_colour("reference", {"inputs": "standardized", "augment": "strong"}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

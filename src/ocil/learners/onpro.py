@@ -100,7 +100,9 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
-_COLOUR = {"net": "resnet18-global", "width": 64, "inputs": "standardized"}
+_COLOUR = {
+    "net": "resnet18-global", "width": 64, "inputs": "standardized", "augment": "strong",
+}  # fmt: skip
 
 
 class Onpro(Learner):
