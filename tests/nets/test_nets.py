@@ -286,3 +286,9 @@ def test_a_net_standardizes_what_it_is_given(name: str) -> None:
     if isinstance(net, ResNet18):
         for own, of in zip(net.forward_blocks(x), plain.forward_blocks(ready), strict=True):  # type: ignore
             torch.testing.assert_close(own, of)
+
+
+@pytest.mark.parametrize("change", [{"init": "kaiming"}, {"standard": ((0.5,), (0.5,))}])
+def test_a_module_of_ones_own_is_neither_drawn_anew_nor_standardized(change: dict) -> None:
+    with pytest.raises(OcilError, match="module of your own.*--init at torch"):
+        nets.build("module", (1, 4, 4), generator=seeded(), **change)

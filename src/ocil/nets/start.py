@@ -19,6 +19,9 @@ class Standard(nn.Module):
     2.0
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         for name, values in (("mean", mean), ("std", std)):
