@@ -290,5 +290,5 @@ def test_a_net_standardizes_what_it_is_given(name: str) -> None:
 
 @pytest.mark.parametrize("change", [{"init": "kaiming"}, {"standard": ((0.5,), (0.5,))}])
 def test_a_module_of_ones_own_is_neither_drawn_anew_nor_standardized(change: dict) -> None:
-    with pytest.raises(OcilError, match="module of your own.*--init at torch"):
+    with pytest.raises(OcilError, match=r"module of your own.*--init at torch"):
         nets.build("module", (1, 4, 4), generator=seeded(), **change)
