@@ -121,12 +121,13 @@ def test_jitter_factors_of_full(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen["orders"]) == 24
 
 
-def test_moderate_keeps_colours_and_grays_a_fifth() -> None:
+@pytest.mark.parametrize(("name", "p"), [("moderate", 0.2), ("strong", 0.25)])
+def test_crops_without_jitter_keep_colours_and_gray_some(name: str, p: float) -> None:
     n = 20_000
     x = torch.tensor([0.6, 0.4, 0.2])[:, None, None].expand(n, 3, 3, 3)
-    out = augment.build("moderate")(x, seeded())
+    out = augment.build(name)(x, seeded())
     gray = (out[:, 0] == out[:, 2]).flatten(1).all(1)
-    assert within(int(gray.sum()), n, 0.2)
+    assert within(int(gray.sum()), n, p)
     torch.testing.assert_close(out[~gray], x[~gray])
     assert out[gray].mean().item() == pytest.approx(0.299 * 0.6 + 0.587 * 0.4 + 0.114 * 0.2)
 

@@ -42,12 +42,12 @@ def accepted_areas(low: float, high: float, n: int = 200_000) -> np.ndarray:
     return area[(area * aspect <= 1) & (area / aspect <= 1)]
 
 
-@pytest.mark.parametrize(("name", "low"), [("full", 0.2), ("moderate", 0.6)])
+@pytest.mark.parametrize(("name", "low"), [("full", 0.2), ("strong", 0.3), ("moderate", 0.6)])
 def test_crop_of_a_ramp_gives_the_box(
     name: str, low: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(augment, "JITTER", 0.0)
-    monkeypatch.setattr(augment, "GRAY", 0.0)
+    monkeypatch.setattr(augment.colour, "grayscale_", lambda x, apply: x)
     n, side = 3000, 32
     out = augment.build(name)(ramps(n, side, side), seeded())
     width, height, left, top = boxes(out)

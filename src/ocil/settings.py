@@ -57,10 +57,16 @@ class Settings:
     """Feature extractor: mlp, resnet18, resnet18-global or identity."""
     width: int = 0
     """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18)."""
+    init: Literal["torch", "kaiming", "xavier"] = "torch"
+    """Initial weights of the net: torch's own, Kaiming's by fan-out (convolutions), Xavier's
+    (linear layers)."""
+    inputs: Literal["unit", "standardized"] = "unit"
+    """Images as the net sees them: from 0 to 1, or less the mean and by the deviation of the data
+    set's training images, channel by channel."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Numbers of the convolutions; bfloat16 is faster where the processor has it."""
     augment: str = "none"
-    """Augmentation of every training image: none, affine, full, partial or moderate."""
+    """Augmentation of every training image: none, affine, full, partial, moderate or strong."""
     retrieval: Literal["uniform", "balanced", "classes"] = "uniform"
     """How replay images are drawn, without replacement: from all, evenly over classes, or each of a
     random class."""
@@ -223,6 +229,25 @@ def on_colour(
     """Presets "PRESET/DATA" for the colour images: `settings` on top of those in `own` by data."""
     data = ("cifar10", "cifar100", "tiny-imagenet")
     return {f"{preset}/{name}": dict((own or {}).get(name, {})) | dict(settings) for name in data}
+
+
+def mixed_in(
+    preset: str, size: int, images: Mapping[str, int], share: float = 1.0
+) -> dict[str, dict[str, Any]]:
+    """Presets "PRESET/DATA/MEMORY" for methods that shuffle the memory into a task's images.
+
+    Of a batch of `size`, cut from `images` of the task and M of the memory, M / (images + M) come
+    from the memory; `share` of the memory is meant for training.
+
+    >>> mixed_in("reference", 512, {"cifar10": 10_000})["reference/cifar10/500"]
+    {'batch': 488, 'replay': 24}
+    """
+    found = {}
+    for data, count in images.items():
+        for memory in (200, 500, 1000, 2000, 5000, 5120, 10_000):
+            replay = round(size * share * memory / (count + share * memory))
+            found[f"{preset}/{data}/{memory}"] = {"batch": size - replay, "replay": replay}
+    return found
 
 
 def _own_defaults(kind: type[Settings]) -> set[str]:

@@ -65,3 +65,17 @@ def test_tiny_20(real_data: Callable[[str], Path]) -> None:
     assert np.bincount(dataset.test_labels).tolist() == [50] * 20
     assert dataset.class_names[:2] == ("goldfish", "centipede")
     assert len(set(dataset.class_names)) == 20
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100", "tiny-imagenet-20"])
+def test_mean_and_deviation_are_those_of_the_training_images(
+    real_data: Callable[[str], Path], name: str
+) -> None:
+    images, source = load(name, real_data(name)).train_images, SOURCES[name]
+    for channel, (mean, std) in enumerate(zip(source.mean, source.std, strict=True)):
+        counts = np.bincount(images[:, channel].ravel(), minlength=256)
+        values = np.arange(256) / 255
+        found = np.average(values, weights=counts)
+        assert found == pytest.approx(mean, abs=1e-4)
+        square = np.average((values - found) ** 2, weights=counts)
+        assert np.sqrt(square) == pytest.approx(std, abs=1e-4)

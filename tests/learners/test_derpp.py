@@ -56,7 +56,12 @@ class Reference:
             gaps = [
                 (o[i, c] - z[c]) ** 2 for i, (_, _, z) in enumerate(dark) for c in range(len(z))
             ]
-            loss = loss + self.s.alpha * sum(gaps) / len(gaps)
+            count = len(gaps)
+            if self.s.outputs:  # all logits: later classes are held at 0, those to come are 0
+                for i, (_, _, z) in enumerate(dark):
+                    gaps += [o[i, c] ** 2 for c in range(len(z), o.shape[1])]
+                count = len(dark) * self.s.outputs
+            loss = loss + self.s.alpha * sum(gaps) / count
             again = self.drawn()
             o = self.forward([image for image, _, _ in again])
             loss = loss + self.s.beta * F.cross_entropy(o, torch.tensor([y for _, y, _ in again]))
@@ -76,8 +81,13 @@ class Reference:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"augment": "affine", "memory": 8, "alpha": 0.7}, {"beta": 0.0, "alpha": 1.0}],
-    ids=["plain", "augmented", "DER"],
+    [
+        {},
+        {"augment": "affine", "memory": 8, "alpha": 0.7},
+        {"beta": 0.0, "alpha": 1.0},
+        {"outputs": 10, "alpha": 0.7},
+    ],
+    ids=["plain", "augmented", "DER", "all logits"],
 )
 def test_the_step_written_out_by_hand(learner: Make, batches: Batches, changes: dict) -> None:
     ours = learner("derpp", **changes)

@@ -237,3 +237,41 @@ def test_the_reference_runs() -> None:
     assert session.learner.readout == "head"
     for name in session.learner.readouts:
         assert session.learner.scores(checks.images([0, 1]), name).isfinite().all()
+
+
+def test_lambda_counts_all_classes_of_the_task_from_its_first_batch(
+    learner: Make, batches: Batches
+) -> None:
+    """lambda sqrt(old / new) with the new classes of the task, as the authors' code has it."""
+    wanted = {"seen": 4 * math.sqrt(8 / 2), "task": 4 * math.sqrt(8 / 5)}
+    for adaptive, strength in wanted.items():
+        geodl: Any = learner("geodl", distill=4.0, classes_per_task=5, adaptive=adaptive)
+        geodl.meet(torch.tensor([9]))  # two of the five classes have come
+        assert geodl.strength(8) == pytest.approx(strength)
+
+
+@pytest.mark.parametrize("method", ["geodl", "bic", "bic-ac"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_task_begins_with_a_new_optimiser_or_goes_on_with_the_old(
+    learner: Make, batches: Batches, method: str, optimizer: str
+) -> None:
+    stream, ends = batches(4), []
+    for renew in (True, False):
+        more = {"optimizer": optimizer, "ema": 0.0, "momentum": 0.9}
+        made = learner(method, renew=renew, **more)
+        made.begin_task(0)
+        for batch in stream[:3]:
+            made.learn(batch)
+        end(made, 0, stream[:3])
+        assert made.optimizer.state
+        made.begin_task(1)
+        assert bool(made.optimizer.state) != renew
+        before = copy.deepcopy(made.model)
+        made.learn(stream[3])
+        ends.append(made.model.net.state_dict())
+        if renew and optimizer == "sgd":  # without momentum of before: no further than one step
+            for name, weight in made.model.net.named_parameters():
+                gap = dict(before.net.named_parameters())[name] - weight
+                decayed = weight.grad + 1e-4 * dict(before.net.named_parameters())[name]
+                torch.testing.assert_close(gap, 0.01 * decayed, rtol=1e-3, atol=1e-6)
+    assert not all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())

@@ -362,3 +362,23 @@ def test_no_views_at_all_are_refused(learner: Make) -> None:
     for method in ("er", "otc"):
         with pytest.raises(OcilError, match="views is 0 but must be at least 1"):
             learner(method, views=0)
+
+
+def test_a_net_standardizes_by_the_numbers_of_the_data_set(learner: Make) -> None:
+    er = learner("er", (1, 28, 28), data="mnist", inputs="standardized")
+    plain = learner("er", (1, 28, 28), data="mnist")
+    x = torch.randint(256, (3, 1, 28, 28), dtype=torch.uint8)
+    ready = (x.float() / 255 - 0.1307) / 0.3081
+    torch.testing.assert_close(er.features(er.model, x), plain.model.net(ready))
+    assert er.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("data", "shape"),
+    [("digits", (1, 8, 8)), ("my-folder", (3, 32, 32)), ("mnist", (3, 28, 28)), ("mnist", (784,))],
+)
+def test_what_has_no_mean_and_deviation_is_not_standardized(
+    learner: Make, data: str, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(OcilError, match=f"of {data} .*cifar10.*--inputs unit"):
+        learner("er", shape, data=data, inputs="standardized")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from ocil import losses
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.learner import Learner
@@ -96,3 +97,51 @@ def test_skip_first_only_stores_the_first_batch(learner: Make, batches: Batches)
 def test_a_memory_is_needed(learner: Make, method: str) -> None:
     with pytest.raises(OcilError, match=f"{method} cannot do without a memory"):
         learner(method, memory=None)
+
+
+def test_the_review_goes_through_the_memory_once_with_a_tenth_of_the_gradient(
+    learner: Make, batches: Batches
+) -> None:
+    """After each task: batches of `replay` in random order, the rest of the memory left out."""
+    scr = learner(
+        "scr", review=True, ema=0.0, optimizer="sgd", lr=0.1, weight_decay=0.0, memory=12, replay=5
+    )
+    assert scr.needs_tasks
+    for batch in batches(3):
+        scr.learn(batch)
+    before, seen = copy.deepcopy(scr.model), scr.backbone_images
+    draw = torch.Generator().set_state(scr.generators["memory"].get_state())
+    held = scr.memory.read(range(12))  # type: ignore
+    scr.end_task(0, torch.empty(0), torch.empty(0))
+    order = torch.randperm(12, generator=draw)
+    for picked in (order[:5], order[5:10]):
+        x, y = held["x"][picked].float() / 255, held["y"][picked]
+        z = before(torch.cat([x, x]))  # no augmentation here: both views are the same
+        loss = losses.supervised_contrastive(z, y.repeat(2), 0.07)
+        before.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for weight in before.parameters():
+                weight -= 0.1 * weight.grad / 10  # type: ignore
+    assert scr.backbone_images == seen + 2 * 10
+    for name, value in scr.model.state_dict().items():
+        torch.testing.assert_close(value, before.state_dict()[name])
+
+
+def test_without_the_review_the_end_of_a_task_changes_nothing(
+    learner: Make, batches: Batches
+) -> None:
+    scr = learner("scr")
+    assert not scr.needs_tasks
+    scr.learn(batches(1)[0])
+    before = scr.state_dict()
+    scr.end_task(0, torch.empty(0), torch.empty(0))
+    assert all(torch.equal(value, scr.state_dict()[name]) for name, value in before.items())
+
+
+def test_a_memory_smaller_than_a_batch_is_not_reviewed(learner: Make, batches: Batches) -> None:
+    scr = learner("scr", review=True, replay=50)
+    scr.learn(batches(1)[0])
+    before = copy.deepcopy(scr.model.state_dict())
+    scr.end_task(0, torch.empty(0), torch.empty(0))
+    assert all(torch.equal(value, scr.model.state_dict()[name]) for name, value in before.items())

@@ -37,3 +37,17 @@ def test_what_is_stored_beyond_the_known_columns_plays_no_part() -> None:
     stored = torch.zeros(2, 4)
     stored[:, 2:] = torch.nan
     assert stored_logits(logits, stored, known).item() == 1.0
+
+
+def test_over_all_outputs_later_columns_are_held_at_zero() -> None:
+    """The reference's mean over images and all outputs, later classes stored near their start."""
+    draw = torch.Generator().manual_seed(3)
+    logits = torch.randn(4, 6, generator=draw)
+    stored, known = torch.randn(4, 5, generator=draw), torch.tensor([2, 5, 4, 2])
+    wanted = torch.zeros(4, 10)
+    for i, width in enumerate(known.tolist()):
+        wanted[i, :width] = stored[i, :width]
+    found = stored_logits(logits, stored, known, outputs=10)
+    torch.testing.assert_close(found, F.mse_loss(F.pad(logits, (0, 4)), wanted))
+    more = stored_logits(logits, stored, known, outputs=3)  # fewer than there are: all there are
+    torch.testing.assert_close(more, F.mse_loss(logits, wanted[:, :6]))

@@ -238,3 +238,57 @@ def test_a_shortcut_is_a_product_at_every_second_pixel(channels: int, side: int)
         asked = [x, shortcut.weight]
         given, wanted = (torch.autograd.grad(y.square().sum(), asked) for y in (found, want))
         torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "init"), [("resnet18", "kaiming"), ("resnet18-global", "kaiming"), ("mlp", "xavier")]
+)
+def test_initial_weights_have_the_spread_asked_for(name: str, init: str) -> None:
+    """Kaiming: N(0, 2 / fan out) for convolutions. Xavier: U(+-sqrt(6 / (in + out))), no bias."""
+    shape = (3, 32, 32)
+    plain, net = (
+        nets.build(name, shape, width=40, generator=seeded(), init=i) for i in ("torch", init)
+    )
+    layers = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    assert len(layers) == {"resnet18": 20, "resnet18-global": 20, "mlp": 2}[name]
+    for layer in layers:
+        out, inside, *window = layer.weight.shape
+        fan = out * math.prod(window)
+        std = math.sqrt(2 / fan) if window else math.sqrt(2 / (out + inside))
+        assert float(layer.weight.detach().std()) == pytest.approx(std, rel=0.15)
+        assert layer.bias is None or not layer.bias.any()
+    assert plain.state_dict().keys() == net.state_dict().keys()
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert all(bool((m.weight == 1).all()) and not m.bias.any() for m in norms)
+    again = nets.build(name, shape, width=40, generator=seeded(), init=init)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "init"), [("mlp", "kaiming"), ("resnet18", "xavier"), ("identity", "xavier")]
+)
+def test_initial_weights_that_a_net_cannot_have_are_refused(name: str, init: str) -> None:
+    with pytest.raises(OcilError, match=f"'{init}'.*{name}.*--init torch"):
+        nets.build(name, (3, 32, 32), generator=seeded(), init=init)
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "resnet18-global", "identity"])
+def test_a_net_standardizes_what_it_is_given(name: str) -> None:
+    shape, mean, std = (3, 32, 32), (0.4, 0.5, 0.1), (0.2, 0.5, 0.25)
+    x = torch.rand(4, *shape, generator=seeded(1))
+    plain = nets.build(name, shape, width=4, generator=seeded()).eval()
+    net = nets.build(name, shape, width=4, generator=seeded(), standard=(mean, std)).eval()
+    ready = torch.stack([(x[:, c] - mean[c]) / std[c] for c in range(3)], 1)
+    torch.testing.assert_close(net(x), plain(ready))
+    assert plain.state_dict().keys() == net.state_dict().keys()  # they are facts of the data
+    for own, of in zip(net.forward_stages(x), plain.forward_stages(ready), strict=True):  # type: ignore
+        torch.testing.assert_close(own, of)
+    if isinstance(net, ResNet18):
+        for own, of in zip(net.forward_blocks(x), plain.forward_blocks(ready), strict=True):  # type: ignore
+            torch.testing.assert_close(own, of)
+
+
+@pytest.mark.parametrize("change", [{"init": "kaiming"}, {"standard": ((0.5,), (0.5,))}])
+def test_a_module_of_ones_own_is_neither_drawn_anew_nor_standardized(change: dict) -> None:
+    with pytest.raises(OcilError, match=r"module of your own.*--init at torch"):
+        nets.build("module", (1, 4, 4), generator=seeded(), **change)

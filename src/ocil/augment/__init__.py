@@ -6,13 +6,15 @@
 | affine   | rotation +-14 degrees, scale 0.85..1.15, shift +-5 % of the side, no flip           |
 | partial  | zero padding of 4 pixels and a random crop, mirrored with p 0.5                     |
 | moderate | resized crop of 60..100 % of the area, mirrored with p 0.5, gray with p 0.2         |
+| strong   | resized crop of 30..100 % of the area, mirrored with p 0.5, gray with p 0.25        |
 | full     | resized crop of 20..100 % of the area, mirrored with p 0.5, colour jitter with p 0.8 |
 |          | (brightness, contrast, saturation 0.6..1.4, hue +-0.1 turn), gray with p 0.2        |
 
 `full`, `partial` and `moderate` are those of the common protocol of Wang et al., CVPR 2024
-(arXiv 2312.00600), except that `partial` draws its offset per image; `affine` is ours, for grey
-images. The random numbers are drawn on the CPU, so many per call as the number of images says and
-no more, whatever comes out of them: the state of the generator depends on the batch sizes only.
+(arXiv 2312.00600), except that `partial` draws its offset per image; `strong` is that of OCM, OnPro
+and, but for the mirroring, MOSE; `affine` is ours, for grey images. The random numbers are drawn on
+the CPU, so many per call as the number of images says and no more, whatever comes out of them: the
+state of the generator depends on the batch sizes only.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from ocil.errors import OcilError, suggest
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 
-NAMES = ("none", "affine", "full", "partial", "moderate")
-COLOUR_NAMES = ("full", "moderate")
+NAMES = ("none", "affine", "full", "partial", "moderate", "strong")
+COLOUR_NAMES = ("full", "moderate", "strong")
 FLIP, JITTER, GRAY = 0.5, 0.8, 0.2  # probabilities
 FACTOR, HUE = (0.6, 1.4), (-0.1, 0.1)  # brightness, contrast, saturation; turns
 
@@ -43,7 +45,8 @@ def build(name: str) -> Augment:
         "none": lambda x, generator: x,
         "affine": _affine,
         "partial": _partial,
-        "moderate": functools.partial(_crop_and_gray, area=(0.6, 1.0)),
+        "moderate": functools.partial(_crop_and_gray, area=(0.6, 1.0), gray=GRAY),
+        "strong": functools.partial(_crop_and_gray, area=(0.3, 1.0), gray=0.25),
         "full": _full,
     }
     if name not in recipes:
@@ -99,10 +102,12 @@ def _resized_crop(x: Tensor, u: Tensor, area: tuple[float, float]) -> Tensor:
     return geometry.warp(x, matrix, "bilinear", "border")
 
 
-def _crop_and_gray(x: Tensor, generator: torch.Generator, area: tuple[float, float]) -> Tensor:
+def _crop_and_gray(
+    x: Tensor, generator: torch.Generator, area: tuple[float, float], gray: float
+) -> Tensor:
     u = torch.rand(len(x), geometry.BOX_DRAWS + 2, generator=generator)
     out = _resized_crop(x, u, area)
-    return colour.grayscale_(out, u[:, -1] < GRAY).clamp_(0, 1)
+    return colour.grayscale_(out, u[:, -1] < gray).clamp_(0, 1)
 
 
 def _full(x: Tensor, generator: torch.Generator) -> Tensor:

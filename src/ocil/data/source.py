@@ -40,6 +40,8 @@ class Source:
     member_md5: Mapping[str, str] = field(default_factory=dict)  # of the unpacked archive
     pixels: Mapping[str, str] = field(default_factory=dict)  # sha256 of (N, H, W, C), 16 digits
     protocol: Mapping[str, Any] = field(default_factory=dict)
+    mean: tuple[float, ...] = ()  # of each channel of the training images, white being 1
+    std: tuple[float, ...] = ()
 
     @property
     def size(self) -> int:

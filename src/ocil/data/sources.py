@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ocil.data import names
-from ocil.data.source import Source, SourceFile
+from ocil.data.source import Source, SourceFile, printable
 from ocil.errors import OcilError, suggest
 
 
@@ -53,6 +55,8 @@ _MNIST = Source(
     layout="idx",
     shape=(1, 28, 28),
     classes=10,
+    mean=(0.1307,),
+    std=(0.3081,),
     train=60_000,
     test=10_000,
     class_names=names.DIGITS,
@@ -102,6 +106,8 @@ _FASHION = Source(
     layout="idx",
     shape=(1, 28, 28),
     classes=10,
+    mean=(0.2860,),
+    std=(0.3530,),
     train=60_000,
     test=10_000,
     class_names=names.FASHION,
@@ -136,6 +142,8 @@ _CIFAR10 = Source(
     layout="cifar",
     shape=(3, 32, 32),
     classes=10,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
     train=50_000,
     test=10_000,
     class_names=names.CIFAR10,
@@ -173,6 +181,8 @@ _CIFAR100 = Source(
     layout="cifar",
     shape=(3, 32, 32),
     classes=100,
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
     train=50_000,
     test=10_000,
     class_names=names.CIFAR100,
@@ -209,6 +219,8 @@ _TINY = Source(
     layout="tiny",
     shape=(3, 64, 64),
     classes=200,
+    mean=(0.4802, 0.4480, 0.3975),
+    std=(0.2770, 0.2691, 0.2821),
     train=100_000,
     test=10_000,
     place=("tiny-imagenet-200.zip (or its folder)",),
@@ -233,6 +245,8 @@ _TINY_20 = Source(
     layout="tiny",
     shape=(3, 64, 64),
     classes=20,
+    mean=(0.4926, 0.4458, 0.3958),
+    std=(0.2801, 0.2742, 0.2841),
     train=10_000,
     test=1_000,
     place=("tiny-imagenet-20.zip (20 classes in the layout of Tiny-ImageNet, or its folder)",),
@@ -251,3 +265,15 @@ def named(name: str) -> Source:
         known = ", ".join(SOURCES)
         raise OcilError(f"No data set '{name}'; known are {known}.{suggest(name, SOURCES)}")
     return SOURCES[name]
+
+
+def standard(name: str, shape: Sequence[int]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of a data set, for a net that standardizes its images."""
+    source = SOURCES.get(name)
+    if source is None or not source.mean or len(shape) != 3 or len(source.mean) != shape[0]:
+        known = ", ".join(each.name for each in SOURCES.values() if each.mean)
+        raise OcilError(
+            f"Setting inputs is standardized, but mean and deviation of {printable(name)} in items "
+            f"of shape {tuple(shape)} are not known; they are of {known}. Use --inputs unit."
+        )
+    return source.mean, source.std

@@ -44,7 +44,7 @@ from ocil.learners.model import Model
 from ocil.learners.state import below
 from ocil.memory import Memory
 from ocil.memory.holdout import held_out
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, mixed_in, on_colour
 from ocil.stream import Batch
 
 
@@ -64,6 +64,8 @@ class BicSettings(Settings):
     """Learning rate of that descent; its momentum is 0.9."""
     bias_decay: float = 0.1
     """Weight of beta^2 / 2 in it."""
+    renew: bool = False
+    """Begin every task with a new optimiser, without the moments of before."""
     schedule: Literal["constant", "steps"] = "constant"
     """Learning rate over the epochs of a task; steps takes a tenth of it three times."""
     reoffer: bool = False
@@ -88,11 +90,16 @@ ONLINE: dict[str, dict[str, Any]] = {
 # Many epochs. Of a shuffled batch of 128 new images and exemplars, 34 are exemplars on average.
 OFFLINE = {
     "optimizer": "sgd", "lr": 0.1, "schedule": "steps", "batch": 94, "replay": 34, "ema": 0.0,
-    "augment": "partial",
+    "augment": "partial", "renew": True,
 }  # fmt: skip
-PRESETS = ONLINE | {
+OFFLINE_DATA = on_colour("reference", {"init": "kaiming", "inputs": "standardized"}) | mixed_in(
+    "reference", 128, {"cifar10": 10_000, "cifar100": 5_000}, share=0.9
+)
+PRESETS = {
+    **ONLINE,
     "reference": OFFLINE
     | {"epochs": 250, "momentum": 0.9, "weight_decay": 2e-4, "weighting": "convex"},
+    **OFFLINE_DATA,
 }
 
 
@@ -141,6 +148,8 @@ class Bic(Learner):
     def begin_task(self, task: int) -> None:
         if self.classes:
             self.keep_teacher()
+        if self.bic.renew:
+            self.optimizer.state.clear()
 
     @property
     def old(self) -> int:

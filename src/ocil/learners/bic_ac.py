@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ocil import losses
-from ocil.learners.bic import OFFLINE, ONLINE, Bic, BicSettings
+from ocil.learners.bic import OFFLINE, OFFLINE_DATA, ONLINE, Bic, BicSettings
 from ocil.learners.learner import CHUNK, Reader, as_float, evaluating
 from ocil.learners.model import Model
 from ocil.nets.heads import GrowingLinear
@@ -54,9 +54,11 @@ class BicAcSettings(BicSettings):
     """With several epochs: these weights rise linearly from 0.01 to their values."""
 
 
-PRESETS = ONLINE | {
+PRESETS = {
+    **ONLINE,
     "default/mnist": {"lr": 2e-3, "distill": 1.0, "readout": "ema-corrected"},
     "reference": OFFLINE | {"epochs": 200, "weight_decay": 0.0, "first": 0.15},
+    **OFFLINE_DATA,
 }
 
 

@@ -22,10 +22,11 @@ equally often; then the memory is made anew, random images in equal shares of al
 | W, b           | model.head                   | linear classifier, fitted at the task's end    |
 
 Differs from the reference: 64 images are replayed a step instead of mixing the memory into the
-task's images; the teacher is in eval mode, as the paper reads (`teacher_mode`); classifier inputs
-are a few augmented views used in turn (`linear_views`, the reference makes one an epoch) and it
-covers the classes seen; the lr changes by epoch, without warm-up, and all tasks have equal epochs.
-The classifier knows the classes of a task only when the task is over: ask it then.
+task's images (preset `reference` has the share that mixing gives); the teacher is in eval mode, as
+the paper reads (`teacher_mode`); classifier inputs are a few augmented views used in turn
+(`linear_views`, the reference makes one an epoch) and it covers the classes seen; the lr changes by
+epoch, without warm-up, and all tasks have equal epochs. The classifier knows the classes of a task
+only when the task is over: ask it then.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from ocil.learners.learner import CHUNK, Learner, evaluating
 from ocil.learners.model import Model
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero, at_least_one
+from ocil.settings import Settings, above_zero, at_least_one, mixed_in, on_colour
 from ocil.stream import Batch
 
 BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
@@ -80,12 +81,15 @@ class Co2lSettings(Settings):
         at_least_one(self, "projection", "linear_epochs", "linear_batch", "linear_views")
 
 
-# A share of the memory in every batch as if it were mixed into the 10 000 images of a task.
+# At memory sizes without a preset of their own, the share of 500 images among 10 000 of a task.
 REFERENCE = {
     "optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "schedule": "cosine", "teacher_mode": "train",
     "ema": 0.0, "epochs": 100, "batch": 488, "replay": 24, "linear_views": 100,
 }  # fmt: skip
 _TINY = {"kappa": 0.1, "kappa_past": 0.1, "linear_lr": 0.1}
+_COLOUR = {
+    "net": "resnet18-global", "width": 64, "init": "kaiming", "inputs": "standardized",
+}  # fmt: skip
 
 
 class ProjectedModel(Model):
@@ -117,9 +121,14 @@ class Co2l(Learner):
         "default/cifar100": {},
         "default/tiny-imagenet": _TINY,
         "reference": REFERENCE,
-        "reference/cifar10/200": {"batch": 502, "replay": 10},
-        "reference/cifar10/1000": {"batch": 465, "replay": 47},
-        "reference/tiny-imagenet": _TINY | {"lr": 0.1, "epochs": 50},
+        **on_colour(
+            "reference",
+            _COLOUR,
+            {"tiny-imagenet": _TINY | {"lr": 0.1, "epochs": 50, "classes_per_task": 20}},
+        ),
+        **mixed_in(
+            "reference", 512, {"cifar10": 10_000, "cifar100": 5_000, "tiny-imagenet": 10_000}
+        ),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

@@ -100,7 +100,7 @@ class Cope(Learner):
             "weight_decay": 0.0,
             "ema": 0.0,
         },
-        "reference/mnist": {"dimension": 100, "lr": 0.01, "memory": 2000},
+        "reference/mnist": {"dimension": 100, "lr": 0.01, "memory": 2000, "init": "xavier"},
         "reference/cifar10": {"memory": 1000},
         "reference/cifar100": _MANY | {"steps": 5, "memory": 5000, "classes_per_task": 5},
         "reference/tiny-imagenet": _MANY | {"steps": 5},

@@ -28,7 +28,8 @@ vector imprinted as their mean is close to every image and outdoes the trained o
 drawn (`imprint` restores it, from the first batch of a class and not all its images). Old class
 vectors go on learning (freezing them is a handicap after a first task of two classes:
 `freeze_old`). The scale starts at 10, for fewer steps. The authors' code trains another form of the
-loss (`form`).
+loss (`form`), which preset `reference` has, with lambda 10, the classes of the task in the root
+(`adaptive`) and a new optimiser for each task (`renew`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ocil.learners.readouts import class_means
 from ocil.memory import exemplars
 from ocil.nets.heads import CosineHead
 from ocil.nets.resnet import ResNet18
-from ocil.settings import Settings, above_zero, at_least_one
+from ocil.settings import Settings, above_zero, at_least_one, mixed_in, on_colour
 from ocil.stream import Batch
 
 
@@ -65,6 +66,10 @@ class GeodlSettings(Settings):
     """New class vectors start as the mean direction of their first images, as in the reference."""
     freeze_old: bool = False
     """Class vectors of finished tasks stay as they are."""
+    adaptive: Literal["seen", "task"] = "seen"
+    """New classes in the root beside lambda: those that have come, or `classes_per_task`."""
+    renew: bool = False
+    """Begin every task with a new optimiser, without the moments of before."""
     schedule: Literal["constant", "steps"] = "constant"
     """Learning rate over the epochs of a task; steps divides by 10 at half and three quarters."""
 
@@ -77,7 +82,11 @@ class GeodlSettings(Settings):
 REFERENCE = {
     "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "schedule": "steps", "scale": 1.0,
     "imprint": True, "freeze_old": True, "ema": 0.0, "epochs": 160, "batch": 100, "replay": 28,
-    "subspace": 126,
+    "subspace": 126, "form": "difference", "distill": 10.0, "adaptive": "task", "renew": True,
+}  # fmt: skip
+_COLOUR = {
+    "net": "resnet18-global", "width": 64, "init": "kaiming", "inputs": "standardized",
+    "augment": "partial",
 }  # fmt: skip
 
 
@@ -105,7 +114,8 @@ class Geodl(Learner):
         "default/cifar100": {},
         "default/tiny-imagenet": {},
         "reference": REFERENCE,
-        "reference/cifar100": {"weight_decay": 5e-4},
+        **on_colour("reference", _COLOUR, {"cifar100": {"weight_decay": 5e-4}}),
+        **mixed_in("reference", 128, {"cifar10": 10_000, "cifar100": 5_000}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:
@@ -123,6 +133,8 @@ class Geodl(Learner):
     def begin_task(self, task: int) -> None:
         if self.classes:
             self.keep_teacher()
+        if self.geodl.renew:
+            self.optimizer.state.clear()
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
         known = self.classes
@@ -151,7 +163,8 @@ class Geodl(Learner):
 
     def strength(self, old: int) -> float:
         """lambda sqrt(C_old / C_new)."""
-        return self.geodl.distill * math.sqrt(old / max(1, self.classes - old))
+        whole = self.geodl.classes_per_task if self.geodl.adaptive == "task" else 1
+        return self.geodl.distill * math.sqrt(old / max(whole, self.classes - old))
 
     def describe(self, model: Model, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (n, d) for the head, and those that are distilled, from one pass, counted."""

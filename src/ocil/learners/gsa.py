@@ -30,7 +30,8 @@ and forgotten by the optimiser), passes without a loss are left out, old and new
 class, and T are the classes of the task that have appeared; the first batch of a run has a mix too.
 The paper's own formulas (exp(-R) for exp(1 - R), and re-weighted negatives) are not in its code,
 which we follow. Optimiser and views are those of the published re-run (AdamW, one augmentation for
-both views); the weights are averaged for reading (preset `reference` reads the live ones).
+both views); the weights are averaged for reading (preset `reference` reads the live ones and has
+the weaker augmentation of the original).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Gsa(Learner):
         "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
         "reference": {"ema": 0.0},
-        **on_colour("reference", {"net": "resnet18-global", "width": 64}),
+        **on_colour("reference", {"net": "resnet18-global", "width": 64, "augment": "moderate"}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

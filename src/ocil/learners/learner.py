@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil import augment, nets
+from ocil.data.sources import standard
 from ocil.errors import OcilError, suggest
 from ocil.learners.model import Model, WeightAverage, frozen_copy
 from ocil.learners.readouts import Centroids, class_means, mean_centroids, nearest_mean
@@ -65,6 +66,8 @@ class Learner:
             width=settings.width,
             generator=generators["init"],
             precision=settings.precision,
+            init=settings.init,
+            standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
         )
         self.model = self.build_model(net).to(self.device)
         self.optimizer = self._optimizer()

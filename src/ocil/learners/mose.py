@@ -22,10 +22,10 @@ experts of the distances ("moe-mean").
 | R          | settings.replay                        | images of the memory, per part           |
 
 Differs from the reference: classifiers cover the classes seen; the common augmentation is in the
-place of its own; the first batch of all is learned too; older images are those of classes that the
-current task has not had, which is the same unless classes come back; a class that the memory lost
-is never the answer. On a net without maps (mlp) an exit is a linear layer. Without task ids the
-stream is one task.
+place of its own (but for preset `reference`); the first batch of all is learned too; older images
+are those of classes that the current task has not had, which is the same unless classes come back;
+a class that the memory lost is never the answer. On a net without maps (mlp) an exit is a linear
+layer. Without task ids the stream is one task.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, above_zero, on_colour
 from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
@@ -109,7 +109,15 @@ class Mose(Learner):
         "default/cifar10": {},
         "default/cifar100": {},
         "default/tiny-imagenet": {"net": "resnet18-global"},
-        "reference": {"lr": 1e-3, "ema": 0.0, "net": "resnet18-global", "width": 64},
+        "reference": {
+            "lr": 1e-3,
+            "ema": 0.0,
+            "net": "resnet18-global",
+            "width": 64,
+            "init": "kaiming",
+        },
+        "reference/mnist": {"inputs": "standardized"},
+        **on_colour("reference", {"inputs": "standardized", "augment": "strong"}),
     }
 
     def __init__(self, settings: Settings, *rest: Any) -> None:

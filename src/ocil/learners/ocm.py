@@ -71,6 +71,9 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
+_COLOUR = {
+    "net": "resnet18-global", "width": 64, "inputs": "standardized", "augment": "strong",
+}  # fmt: skip
 
 
 class Ocm(Learner):
@@ -91,7 +94,8 @@ class Ocm(Learner):
         },
         "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
-        **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
+        "reference/mnist": _GREY | {"inputs": "standardized"},
+        **on_colour("reference", _COLOUR, _DATA),
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:

@@ -100,6 +100,9 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
+_COLOUR = {
+    "net": "resnet18-global", "width": 64, "inputs": "standardized", "augment": "strong",
+}  # fmt: skip
 
 
 class Onpro(Learner):
@@ -117,7 +120,7 @@ class Onpro(Learner):
         "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
         **{f"reference/{data}": own for data, own in _DATA.items()},
-        **on_colour("reference", {"net": "resnet18-global", "width": 64}, _DATA),
+        **on_colour("reference", _COLOUR, _DATA),
     }
 
     def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:

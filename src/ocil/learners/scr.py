@@ -20,8 +20,8 @@ class means of the memory decides, all features of unit length:
 | mu_c   | read-outs mean, ema-mean      | class means of the memory                  |
 
 Differs from the reference code in that both views share one forward pass, hence one set of
-batch-norm statistics, and that the first batch is learned as well (`skip_first` restores that).
-The review of the memory at a task's end, an extra of the reference, is left out: it needs tasks.
+batch-norm statistics, that the first batch is learned as well (`skip_first` restores that), and
+that the memory is not gone through once more at a task's end, which needs tasks (`review`).
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ class ScrSettings(Settings):
     """Size of the projected features."""
     skip_first: bool = False
     """Only store the very first batch, as the reference code does."""
+    review: bool = False
+    """At the end of a task go through the memory once, in batches of `replay`, with a tenth of the
+    gradient, as the reference code does."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,35 +71,54 @@ class Scr(Learner):
         "default/digits": {"lr": 1e-3, "ema": 0.9},
         "default/mnist": {"lr": 1e-3, "tau": 0.2},
         "reference": {
+            "tau": 0.1,
             "replay": 100,
             "optimizer": "sgd",
             "lr": 0.1,
             "weight_decay": 0.0,
             "ema": 0.0,
             "skip_first": True,
+            "review": True,
         },
     }
 
+    def __init__(self, settings: Settings, *rest: Any) -> None:
+        assert isinstance(settings, ScrSettings)
+        self.scr = settings
+        self.needs_tasks = settings.review
+        super().__init__(settings, *rest)
+
     def build_model(self, net: torch.nn.Module) -> Model:
-        assert isinstance(self.settings, ScrSettings)
         features = int(net.features)  # pyright: ignore
-        out, draw = self.settings.projection, self.generators["init"]
+        out, draw = self.scr.projection, self.generators["init"]
         return Projected(net, Projection(features, features, out, draw))
 
     def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        assert isinstance(self.settings, ScrSettings)
-        assert self.memory is not None
         self.meet(batch.y)
         report = {}
-        if not (self.settings.skip_first and not len(self.memory)):
-            for _ in range(self.settings.steps):
-                x, y = self.with_replay(batch)
-                z = self.logits(torch.cat([as_float(x), self.augmented(x)]))  # (2n, out)
-                loss = losses.supervised_contrastive(z, y.repeat(2), self.settings.tau)
+        if not (self.scr.skip_first and not len(self.replay_memory)):
+            for _ in range(self.scr.steps):
+                loss = self.loss(*self.with_replay(batch))
                 self.descend(loss)
                 report["loss"] = loss.detach()
-        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        self.replay_memory.reservoir(batch.x, batch.y, self.generators["memory"])
         return report
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """L of raw images x (n, ...) of classes y (n,)."""
+        z = self.logits(torch.cat([as_float(x), self.augmented(x)]))  # (2n, out)
+        return losses.supervised_contrastive(z, y.repeat(2), self.scr.tau)
+
+    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """The review: whole batches alone, what is left over of the memory is left out."""
+        if not self.scr.review or not self.scr.replay:
+            return
+        self._means.clear()
+        order = torch.randperm(len(self.replay_memory), generator=self.generators["memory"])
+        for picked in order.split(self.scr.replay):
+            if len(picked) == self.scr.replay:
+                held = self.replay_memory.read(picked.tolist())
+                self.descend(self.loss(held["x"], held["y"]) / 10)
 
     def own_readers(self) -> dict[str, Reader]:
         return {"mean": self.read_mean}

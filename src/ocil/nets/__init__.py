@@ -17,6 +17,7 @@ from ocil.errors import OcilError, suggest
 from ocil.nets.foreign import Foreign, offered
 from ocil.nets.mlp import MLP
 from ocil.nets.resnet import ResNet18
+from ocil.nets.start import Standard, initialize
 
 DEFAULT_WIDTHS = {"mlp": 400, "resnet18": 20, "resnet18-global": 20, "identity": 0}
 NAMES = tuple(DEFAULT_WIDTHS)
@@ -41,14 +42,15 @@ class Identity(nn.Module):
         super().__init__()
         self.features = math.prod(shape)
         self.stage_features = (self.features,)
+        self.standard: nn.Module = nn.Identity()
 
     def forward_stages(self, x: Tensor) -> list[Tensor]:
         """The one stage there is, (n, features)."""
-        return [x.flatten(1)]
+        return [self.forward(x)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, features)."""
-        return x.flatten(1)
+        return self.standard(x).flatten(1)
 
 
 def build(
@@ -58,12 +60,20 @@ def build(
     width: int | None = None,
     generator: torch.Generator,
     precision: str = "float32",
+    init: str = "torch",
+    standard: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> nn.Module:
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
     `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels. `precision`
-    bfloat16 halves the width of the convolutions' numbers.
+    bfloat16 halves the width of the convolutions' numbers. `standard`: mean and deviation of each
+    channel, for a network that standardizes its images itself.
     """
+    if name == "module" and (init != "torch" or standard):
+        raise OcilError(
+            "The network is a module of your own, which has its weights and gets images as they "
+            "are; leave --init at torch and --inputs at unit."
+        )
     if name == "module":
         return Foreign(offered(), shape, generator)
     if name not in DEFAULT_WIDTHS:
@@ -85,9 +95,19 @@ def build(
     # torch's layers initialise themselves from the global generator: lend it the seed, restore it
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        if name == "mlp":
-            return MLP(shape, width)
-        if name == "identity":
-            return Identity(shape)
-        pool = "global" if name == "resnet18-global" else "window"
-        return ResNet18(shape, width, pool, precision)
+        net = _named(name, shape, width, precision)
+        initialize(net, name, init)
+    if standard:
+        net.standard = Standard(*standard)
+    return net
+
+
+def _named(
+    name: str, shape: Sequence[int], width: int, precision: str
+) -> MLP | Identity | ResNet18:
+    if name == "mlp":
+        return MLP(shape, width)
+    if name == "identity":
+        return Identity(shape)
+    pool = "global" if name == "resnet18-global" else "window"
+    return ResNet18(shape, width, pool, precision)

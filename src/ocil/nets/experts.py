@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.nets.resnet import ResNet18
+from ocil.nets.start import initialize
 
 
 def down(inputs: int, outputs: int) -> nn.Sequential:
@@ -76,7 +77,5 @@ class Exits(nn.Module):
 def _convolutions(channels: int, halvings: int) -> nn.Sequential:
     layers = [down(channels * 2**i, channels * 2 ** (i + 1)) for i in range(halvings)]
     layers = nn.Sequential(Gate(channels), *layers)
-    for part in layers.modules():
-        if isinstance(part, nn.Conv2d):
-            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+    initialize(layers, "exits", "kaiming")
     return layers.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]

@@ -18,12 +18,13 @@ class MLP(nn.Module):
         super().__init__()
         self.features = width
         self.stage_features = (width, width)
+        self.standard: nn.Module = nn.Identity()
         self.hidden1 = nn.Linear(math.prod(shape), width)
         self.hidden2 = nn.Linear(width, width)
 
     def forward_stages(self, x: Tensor) -> list[Tensor]:
         """The two hidden layers, each (n, width), from items of any shape with n of them."""
-        first = self.hidden1(x.flatten(1)).relu()
+        first = self.hidden1(self.standard(x).flatten(1)).relu()
         return [first, self.hidden2(first).relu()]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -93,6 +93,7 @@ class ResNet18(nn.Module):
         windows = (height // WINDOW) * (wide // WINDOW) if self.windowed else 1
         self.features = channels[-1] * windows
         self.stage_features = (*channels[:3], self.features)
+        self.standard: nn.Module = nn.Identity()
         self.conv = _conv(shape[0], width, 3, 1)
         self.norm = nn.BatchNorm2d(width)
         before = [width, *channels[:3]]
@@ -108,7 +109,7 @@ class ResNet18(nn.Module):
         return torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.low)
 
     def _stem(self, x: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
+        x = self.standard(x).contiguous(memory_format=torch.channels_last)
         return F.relu(self.norm(self.conv(x)), inplace=True)
 
     def forward_maps(self, x: Tensor) -> list[Tensor]:
