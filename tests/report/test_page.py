@@ -277,10 +277,10 @@ def test_the_mean_matrix_is_over_the_runs_that_measured(make_record: Make) -> No
 
 def test_reports_do_not_load_torch() -> None:
     code = (
-        "import sys, ocil.run.metrics, ocil.run.reading\n"
+        "import sys, ocil.text, ocil.run.metrics, ocil.run.reading\n"
         "from ocil.report import beside, charts, compare, figures, groups, health, latent, lines\n"
         "from ocil.report import page, render\n"
-        "from ocil.report import results, show, tables, text\n"
+        "from ocil.report import results, show, tables\n"
         "assert 'torch' not in sys.modules\n"
         "for heavy in ('matplotlib', 'scipy', 'plotly', 'jinja2', 'sklearn'):\n"
         "    assert heavy not in sys.modules, heavy\n"

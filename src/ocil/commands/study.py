@@ -11,7 +11,9 @@ import tyro
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from ocil import text
 from ocil.commands.forecast import forecast
 from ocil.commands.parsing import parse, say
 from ocil.errors import OcilError
@@ -134,12 +136,12 @@ def summary(name: str, jobs: list[Job], workers: int) -> str:
     waiting = [job for job in jobs if job.state == "waiting"]
     hours = sum(job.expected or 0 for job in waiting) / 3600
     unknown = sum(job.expected is None for job in waiting)
-    text = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
+    said = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
     if waiting:
-        text += (
+        said += (
             f", {len(waiting)} to run in about {hours / workers:.2f} hours with {workers} worker(s)"
         )
-    return text + (f" ({unknown} of unknown length)." if unknown else ".")
+    return said + (f" ({unknown} of unknown length)." if unknown else ".")
 
 
 def overview(jobs: list[Job]) -> Table:
@@ -153,7 +155,8 @@ def overview(jobs: list[Job]) -> Table:
         progress = f"{100 * step / steps:.0f} %" if steps else ""
         expected = f"{job.expected / 60:.1f} min" if job.expected else ""
         command = records.command(job.plan.method, job.plan.settings)
-        table.add_row(job.state, progress, expected, f"{command} {job.message}".strip())
+        what = Text(text.plain(f"{command} {job.message}".strip(), 2000))
+        table.add_row(job.state, progress, expected, what)
     if len(shown) > 30:
         table.add_row("", "", "", f"and {len(shown) - 30} more")
     return table

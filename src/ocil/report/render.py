@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ocil.report import text
+from ocil import text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -36,7 +36,7 @@ def to_markdown(table: Table) -> str:
         safe = text.markdown(_shown(cell))
         return f"**{safe}**" if isinstance(cell, Strong) else safe
 
-    head = [text.markdown(text.plain(name)) for name in table.columns]
+    head = [text.markdown(name) for name in table.columns]
     rule = [":--" if name in table.left else "--:" for name in table.columns]
     lines = [head, rule, *([shown(cell) for cell in row] for row in table.rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -50,7 +50,7 @@ def to_latex(table: Table) -> str:
         return rf"\textbf{{{safe}}}" if isinstance(cell, Strong) else safe
 
     align = "".join("l" if name in table.left else "r" for name in table.columns)
-    head = " & ".join(text.latex(text.plain(name)) for name in table.columns)
+    head = " & ".join(text.latex(name) for name in table.columns)
     lines = [rf"\begin{{tabular}}{{{align}}}", r"\toprule", rf"{head} \\", r"\midrule"]
     lines += [" & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
@@ -60,7 +60,7 @@ def to_csv(table: Table) -> str:
     """Numbers stay numbers, None is empty, text cannot become a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([text.csv_cell(text.plain(name)) for name in table.columns])
+    writer.writerow([text.csv_cell(name) for name in table.columns])
     for row in table.rows:
         writer.writerow([_csv(cell) for cell in row])
     return out.getvalue()
@@ -104,4 +104,4 @@ def _shown(cell: Cell) -> str:
 
 
 def _csv(cell: Cell) -> Cell:
-    return text.csv_cell(text.plain(cell, limit=10_000)) if isinstance(cell, str) else cell
+    return text.csv_cell(cell) if isinstance(cell, str) else cell

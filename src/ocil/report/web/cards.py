@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ocil.report import lines, scale, text
+from ocil import text
+from ocil.report import lines, scale
 from ocil.report.charts import Chart, Line, curves, heat
 from ocil.report.compare import interval
 from ocil.report.groups import Group, readouts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import Group, labels
 from ocil.report.web.blocks import block
 from ocil.report.web.cards import card
