@@ -16,6 +16,7 @@ from rich.text import Text
 from ocil import text
 from ocil.commands.forecast import forecast
 from ocil.commands.parsing import parse, say
+from ocil.commands.results import overviews
 from ocil.errors import OcilError
 from ocil.report.render import to_rich
 from ocil.run import latentfile
@@ -63,10 +64,19 @@ def study(words: list[str]) -> None:
     for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, known))]:
         _copy(source, job)
     _run(jobs, options)
-    say(overview(jobs))
+    if any(job.state != "finished" for job in jobs):
+        say(overview(jobs))
+    say(*overviews(_own_records(jobs, options.out / plan.name)))
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
+
+
+def _own_records(jobs: list[Job], folder: Path) -> list[dict[str, Any]]:
+    """What the jobs came to; records in the study's folder that it no longer asks for are left."""
+    asked = {job.plan.job for job in jobs}
+    found = find_records(folder) if folder.is_dir() else []
+    return [record for _, record in found if job_of_record(record) in asked]
 
 
 def by_job(found: Found) -> dict[str | None, Found]:
