@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import ocil
 from ocil.errors import OcilError, Stopped, suggest
+from ocil.text import plain
 
 # command -> module of ocil.commands that holds the function of that name
 COMMANDS = {
@@ -53,12 +54,24 @@ Start with [bold]ocil run er[/]: it needs no download and takes seconds.
 """
 
 
+LONGEST = 4000  # characters of a message
+
+
+class _OneLine(logging.Formatter):
+    """Messages name files and text from them: they are shown as text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record), LONGEST)
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Exit with 0: done, 2: to be mended, 75: in use elsewhere, 128 + n: stopped by signal n."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [w for w in words if w != "--debug"]
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         _dispatch(words)
     except OcilError as error:
@@ -85,8 +98,9 @@ def _fail(message: str, code: int, debug: bool) -> NoReturn:
     if debug:
         import traceback
 
-        traceback.print_exc()
-    sys.stderr.write(f"ocil: {message}\n")
+        for line in traceback.format_exc().splitlines():
+            sys.stderr.write(f"{plain(line, LONGEST)}\n")
+    sys.stderr.write(f"ocil: {plain(message, LONGEST)}\n")
     sys.exit(code)
 
 

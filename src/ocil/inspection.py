@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import torch
 from ocil.errors import OcilError
 from ocil.mixture.diagnostics import at_floor, spread
 from ocil.modelfile import ModelFile
-from ocil.report.text import plain
+from ocil.text import html, plain
 
 PICTURES = 8  # of the memory, for each class
 CLASSES = 1000  # on the page
@@ -82,15 +81,16 @@ def _describe(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Facts:
         )
         for c, label in enumerate(labels[:CLASSES])
     ]
+    size = plain(settings["memory"], 20)
     about = {
         "method": plain(note["method"], 40),
         "network": plain(note["module"] or settings["net"], 60),
         "items": f"{'x'.join(str(int(n)) for n in note['shape'])} {plain(note['dtype'], 10)}",
         "classes": str(len(labels)),
         "samples learned": str(sum(map(int, note["counts"]))),
-        "memory": f"{len(y)} of {settings['memory']}" if note["memory"] else "left out of the file",
+        "memory": f"{len(y)} of {size}" if note["memory"] else "left out of the file",
         "pending": str(len(note["scalars"].get("pending", []))),
-        "made by": f"ocil {plain(note['ocil'], 20)}, format {note['version']}",
+        "made by": f"ocil {plain(note['ocil'], 20)}, format {plain(note['version'], 20)}",
     }
     return Facts(about, tuple(rows), max(0, len(labels) - CLASSES))
 
@@ -134,7 +134,7 @@ def _png(x: torch.Tensor) -> str:
 
 def page(facts: Facts) -> str:
     """One HTML page without scripts or addresses of others."""
-    about = "".join(f"<tr><th>{_text(k)}<td>{_text(v)}" for k, v in facts.about.items())
+    about = "".join(f"<tr><th>{html(k)}<td>{html(v)}" for k, v in facts.about.items())
     mixed = any(row.components is not None for row in facts.rows)
     more = "<th>components<th>spread / &sigma;<th>at floor" if mixed else ""
     body = "".join(_row(row, mixed) for row in facts.rows)
@@ -149,13 +149,9 @@ def page(facts: Facts) -> str:
 
 
 def _row(row: Row, mixed: bool) -> str:
-    cells = f"<tr><td>{_text(row.label)}<td class=n>{row.learned}<td class=n>{row.held}"
+    cells = f"<tr><td>{html(row.label)}<td class=n>{row.learned}<td class=n>{row.held}"
     if mixed:
         numbers = ("" if v is None else f"{v:.2f}" for v in (row.spread, row.at_floor))
         cells += f"<td class=n>{row.components}" + "".join(f"<td class=n>{n}" for n in numbers)
     pictures = "".join(f'<img src="{address}" alt="">' for address in row.pictures)
     return f"{cells}<td>{pictures}</tr>"
-
-
-def _text(value: str) -> str:
-    return html.escape(plain(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,27 @@ def test_a_run_on_a_folder_and_its_resumption(ocil: Ocil, folder: Path, tmp_path
     assert ocil("resume", tmp_path / "run", "--data", moved).code == 0
     again = json.loads((tmp_path / "run" / "record.json").read_text())
     assert again["state_sha256"] == record["state_sha256"]
+
+
+@pytest.mark.parametrize("more", [(), ("--net", "mlp", "--augment", "none")])
+def test_the_recorded_command_of_own_data_runs_again(
+    ocil: Ocil, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
+) -> None:
+    picture = next(folder.rglob("*.png"))
+    picture.with_name("broken.png").write_bytes(b"no picture")
+    words = ("run", "er", "--data", folder, "--memory", 20, "--width", 8, "--replay", 8, *more)
+    reading = ("--resize", 8, "--bad-images", "skip", "--out", tmp_path / "run")
+    assert ocil(*words, *reading).code == 0
+    first = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert str(tmp_path) not in json.dumps(first)
+    (tmp_path / "elsewhere").mkdir()
+    folder.rename(tmp_path / "elsewhere" / folder.name)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    [_, *again] = shlex.split(first["command"])
+    assert ocil(*again, "--out", "again").code == 0
+    second = json.loads(Path("again/record.json").read_text())
+    for key in ("settings", "command", "data", "state_sha256", "job", "preset"):
+        assert second[key] == first[key], key
 
 
 def test_learn_predict_inspect(ocil: Ocil, folder: Path, tmp_path: Path) -> None:

@@ -127,6 +127,16 @@ def test_hostile_text_shows_as_text(tmp_path: Path, hostile_record: dict[str, An
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "tables"]
 
 
+def test_runs_from_before_and_after_a_setting_existed_are_one_group_with_their_own_links(
+    tmp_path: Path, make_record: Make
+) -> None:
+    records = [make_record(seed=0), make_record(seed=1, settings={"views": 1})]
+    page = Reader(write_page(found(records, tmp_path), tmp_path).read_text(encoding="utf-8"))
+    links = [value for name, value in page.attributes if name == "href" and "record" in value]
+    assert links == ["run%200/record.json", "run%201/record.json"]
+    assert "2 runs in 1 configuration." in page.text
+
+
 def test_ten_readouts_are_in_a_table_of_their_own(tmp_path: Path, make_record: Make) -> None:
     names = [f"way-{n}" for n in range(10)]
     record = make_record("otc", readouts=["head", "ema-head", *names])
@@ -267,10 +277,10 @@ def test_the_mean_matrix_is_over_the_runs_that_measured(make_record: Make) -> No
 
 def test_reports_do_not_load_torch() -> None:
     code = (
-        "import sys, ocil.run.metrics, ocil.run.reading\n"
+        "import sys, ocil.text, ocil.run.metrics, ocil.run.reading\n"
         "from ocil.report import beside, charts, compare, figures, groups, health, latent, lines\n"
         "from ocil.report import page, render\n"
-        "from ocil.report import results, show, tables, text\n"
+        "from ocil.report import results, show, tables\n"
         "assert 'torch' not in sys.modules\n"
         "for heavy in ('matplotlib', 'scipy', 'plotly', 'jinja2', 'sklearn'):\n"
         "    assert heavy not in sys.modules, heavy\n"

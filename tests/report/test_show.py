@@ -62,3 +62,29 @@ def test_hostile_text_is_not_obeyed(hostile_record: dict[str, Any]) -> None:
     shown = printed(hostile_record)
     assert "\x1b[31m" not in shown
     assert "[red]" in shown
+
+
+def test_a_narrow_terminal_gets_every_column_in_blocks(make_record: Make) -> None:
+    names = [f"a class with a long name {i}" for i in range(6)]
+    for width in (40, 60, 80, 200):
+        console = Console(file=io.StringIO(), width=width)
+        for part in show.show(make_record(class_names=names, seconds=12345.6)):
+            console.print(part)
+        shown = console.file.getvalue()  # type: ignore[attr-defined]
+        assert max(map(len, shown.splitlines())) <= width
+        lines = [line.strip() for line in shown.splitlines()]
+        assert "…" not in shown.replace("name…", "").replace("a class with a long nam…", "")
+        for cell in ("75.00", "85.00", "95.00", "backward", "forgetting", "-15.00"):
+            assert cell in shown
+        blocks = [line for line in lines if line.startswith("after")]
+        assert sum(line.count("a class with a long nam") for line in blocks) == 3
+        assert len([line for line in lines if line.startswith("task 3")]) == len(blocks)
+        assert (len(blocks) == 1) == (width > 80)
+
+
+def test_a_long_command_is_shown_whole(make_record: Make) -> None:
+    command = "ocil run er " + " ".join(f"--setting-{i} {i}" for i in range(40)) + " --last 1"
+    console = Console(file=io.StringIO(), width=2000)
+    for part in show.show(make_record(command=command)):
+        console.print(part)
+    assert command in console.file.getvalue()  # type: ignore[attr-defined]

@@ -165,3 +165,23 @@ def test_records_are_found_sorted_and_broken_ones_reported(
     assert "broken" in caplog.text
     with pytest.raises(OcilError, match="no folder"):
         reading.find_records(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("settings", "stored", "shown"),
+    [
+        ({"fused": False, "preserve": 1.0, "steps": 1}, 1, 2),  # counted without that step
+        ({"fused": False, "preserve": 1.0, "steps": 1}, 2, 2),
+        ({"fused": False, "preserve": 0.0, "steps": 1}, 1, 1),
+        ({"fused": True, "preserve": 1.0, "steps": 2}, 2, 2),
+        ({"fused": False, "preserve": "x", "steps": 1}, 1, 1),
+        ({"steps": 1}, 1, 1),
+    ],
+)
+def test_older_records_count_the_step_of_dynamic_preservation(
+    tmp_path: Path, settings: Any, stored: int, shown: int
+) -> None:
+    record = RECORD | {"method": "otc", "settings": settings, "gradient_steps_per_batch": stored}
+    assert reading.read_record(write(tmp_path, record))["gradient_steps_per_batch"] == shown
+    other = record | {"method": "er"}
+    assert reading.read_record(write(tmp_path, other))["gradient_steps_per_batch"] == stored

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import IO, Any
 
@@ -111,6 +112,11 @@ def test_finished_jobs_are_skipped(
     assert said.code == 0
     assert "Study tiny: 2 jobs, 2 finished." in said.out
     assert len(workers) == 2
+    assert "digits, test images" in said.out
+    accuracy = fmean(record["final_average_accuracy"] for record in found)
+    [row] = [line for line in said.out.splitlines() if line.split()[:1] == ["er"]]
+    assert f"{accuracy:.2f} ±" in row
+    assert "command" not in said.out  # no table of jobs that are left: there is none
 
 
 def test_a_finished_job_leaves_its_record_and_no_checkpoints(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ocil.report import text
+from ocil import text
 from ocil.report.render import Cell, Strong, Table
 from ocil.settings import NOT_IN_JOB, to_mapping
 from ocil.study.local import Job

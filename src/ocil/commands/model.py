@@ -18,7 +18,7 @@ from ocil.data.own import Part, read_own
 from ocil.data.pictures import FILE_BYTES, decode_all
 from ocil.data.tables import npy, read_npz
 from ocil.errors import OcilError
-from ocil.report.text import csv_cell, plain
+from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier
@@ -196,7 +196,7 @@ def _show(lines: list[tuple[str, str, str]], as_csv: bool) -> None:
     if as_csv:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([headings, *([csv_cell(plain(c, 1200)) for c in row] for row in lines)])
+        writer.writerows([headings, *([csv_cell(c, 1200) for c in row] for row in lines)])
         sys.stdout.write(text.getvalue())
         return
     from rich.table import Table

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
 from ocil.commands.parsing import parse, say
 from ocil.errors import OcilError
-from ocil.run.reading import RECORD_NAME, find_records, read_record
+from ocil.run.reading import RECORD_NAME, Record, find_records, read_record
+
+if TYPE_CHECKING:
+    from ocil.report.render import Blocks
 
 
 @dataclass(frozen=True)
@@ -22,9 +27,7 @@ class ShowOptions:
 
 def show(words: list[str]) -> None:
     """One run in full, or an overview of many."""
-    from ocil.report.render import to_rich
     from ocil.report.show import show as renderables
-    from ocil.report.tables import overview, overview_table
 
     folder = parse(ShowOptions, words, "ocil show", "Accuracy matrix and metrics.").folder
     if (folder / RECORD_NAME).exists() or folder.is_file():
@@ -36,10 +39,18 @@ def show(words: list[str]) -> None:
     found = find_records(folder)
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    for key in sorted({(record["data"], record["split"]) for _, record in found}):
-        own = [record for _, record in found if (record["data"], record["split"]) == key]
+    say(*overviews([record for _, record in found]))
+
+
+def overviews(records: Sequence[Record]) -> Iterator[Blocks]:
+    """A table for each data set and split: what the runs of each configuration came to."""
+    from ocil.report.render import to_rich
+    from ocil.report.tables import overview, overview_table
+
+    for key in sorted({(record["data"], record["split"]) for record in records}):
+        own = [record for record in records if (record["data"], record["split"]) == key]
         rows = [row for row in overview(own) if row.reported]
-        say(to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images"))
+        yield to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images")
 
 
 def _progress(folder: Path) -> str:

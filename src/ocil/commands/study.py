@@ -11,9 +11,12 @@ import tyro
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from ocil import text
 from ocil.commands.forecast import forecast
 from ocil.commands.parsing import parse, say
+from ocil.commands.results import overviews
 from ocil.errors import OcilError
 from ocil.report.render import to_rich
 from ocil.run import latentfile
@@ -61,10 +64,19 @@ def study(words: list[str]) -> None:
     for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, known))]:
         _copy(source, job)
     _run(jobs, options)
-    say(overview(jobs))
+    if any(job.state != "finished" for job in jobs):
+        say(overview(jobs))
+    say(*overviews(_own_records(jobs, options.out / plan.name)))
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
+
+
+def _own_records(jobs: list[Job], folder: Path) -> list[dict[str, Any]]:
+    """What the jobs came to; records in the study's folder that it no longer asks for are left."""
+    asked = {job.plan.job for job in jobs}
+    found = find_records(folder) if folder.is_dir() else []
+    return [record for _, record in found if job_of_record(record) in asked]
 
 
 def by_job(found: Found) -> dict[str | None, Found]:
@@ -134,12 +146,12 @@ def summary(name: str, jobs: list[Job], workers: int) -> str:
     waiting = [job for job in jobs if job.state == "waiting"]
     hours = sum(job.expected or 0 for job in waiting) / 3600
     unknown = sum(job.expected is None for job in waiting)
-    text = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
+    said = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
     if waiting:
-        text += (
+        said += (
             f", {len(waiting)} to run in about {hours / workers:.2f} hours with {workers} worker(s)"
         )
-    return text + (f" ({unknown} of unknown length)." if unknown else ".")
+    return said + (f" ({unknown} of unknown length)." if unknown else ".")
 
 
 def overview(jobs: list[Job]) -> Table:
@@ -153,7 +165,8 @@ def overview(jobs: list[Job]) -> Table:
         progress = f"{100 * step / steps:.0f} %" if steps else ""
         expected = f"{job.expected / 60:.1f} min" if job.expected else ""
         command = records.command(job.plan.method, job.plan.settings)
-        table.add_row(job.state, progress, expected, f"{command} {job.message}".strip())
+        what = Text(text.plain(f"{command} {job.message}".strip(), 2000))
+        table.add_row(job.state, progress, expected, what)
     if len(shown) > 30:
         table.add_row("", "", "", f"and {len(shown) - 30} more")
     return table

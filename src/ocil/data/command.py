@@ -14,6 +14,7 @@ from ocil.data.download import Progress, fetch
 from ocil.data.places import find, require, roots
 from ocil.data.sources import SOURCES, named
 from ocil.errors import OcilError
+from ocil.text import plain
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -108,7 +109,7 @@ def render_list(rows: Sequence[Row]) -> Group:
     about = []
     for row in rows:
         size = f"{row.download_bytes / 1e6:.1f} MB" if row.download_bytes else "-"
-        where = Text(row.where, style="green" if row.present else "yellow")
+        where = Text(plain(row.where), style="green" if row.present else "yellow")
         table.add_row(Text(row.name), str(row.classes), str(row.images), size, where)
         facts = f"  {row.title}; licence: {row.licence}\n  cite: {row.citation}\n  {row.home}"
         about.append(Text.assemble((f"{row.name}\n", "bold"), facts))
@@ -120,10 +121,12 @@ def render_report(report: Report) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("", "what", "finding", title=Text(f"{report.name} ({report.where})"))
+    table = Table("", "what", "finding", title=Text(plain(f"{report.name} ({report.where})")))
     marks = {True: Text("ok", "green"), False: Text("wrong", "bold red"), None: Text("-")}
     for finding in report.findings:
-        table.add_row(marks[finding.ok], Text(finding.what), Text(finding.detail))
+        table.add_row(
+            marks[finding.ok], Text(plain(finding.what)), Text(plain(finding.detail, 1000))
+        )
     return table
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ocil.text import plain
+
 
 @dataclass(frozen=True)
 class SourceFile:
@@ -69,10 +71,5 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def printable(text: object, limit: int = 80) -> str:
-    r"""Make text from a file harmless on a terminal: no control characters, bounded length.
-
-    >>> printable("cat\x1b[31m")
-    'cat?[31m'
-    """
-    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text)[: limit + 1])
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    """Text from a file in a message or as the name of a class."""
+    return plain(text, limit)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from ocil import text
 from ocil.errors import OcilError, suggest
-from ocil.report import text
 
 GROUP = "ocil.listeners"
 BUILT_IN = (EntryPoint("tensorboard", "ocil.listeners.tensorboard:TensorBoard", GROUP),)

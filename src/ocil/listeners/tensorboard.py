@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from ocil import text
 from ocil.errors import OcilError
-from ocil.report import text
 from ocil.report.groups import derive
 from ocil.report.render import Cell, Table, to_markdown
 from ocil.report.show import facts_table, metrics_table

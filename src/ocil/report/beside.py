@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ocil.report import text
+from ocil import text
 from ocil.report.charts import Chart
 from ocil.report.compare import differences, differences_numbers, differences_table, name_of
 from ocil.report.groups import Group, Record, group, labels

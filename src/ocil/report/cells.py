@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import NAMED, Group, Record, Summary, group
 from ocil.report.published import Printed, printed, protocol, tasks_of
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.claims import Claim, Filter, claims
 from ocil.report.consistency import own_tables
 from ocil.report.evidence import LEAST, Finding, findings

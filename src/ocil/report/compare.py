@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import Group
 from ocil.report.render import NOTHING, Cell, Strong, Table
 from ocil.run.metrics import paired_difference

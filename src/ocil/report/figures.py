@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ocil import text
 from ocil.errors import OcilError
-from ocil.report import charts, text
+from ocil.report import charts
 from ocil.report.charts import Chart, Line
 from ocil.report.strokes import INK, MOST_NUMBERS, fill, legend_lines
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocil.report import text
+from ocil import text
 from ocil.report.completion import completed
 from ocil.run import metrics
 from ocil.settings import NOT_IN_JOB, Settings, to_mapping

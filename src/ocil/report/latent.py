@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ocil import text
 from ocil.errors import OcilError
-from ocil.report import text
 from ocil.report.groups import Group, labels
 from ocil.run import latentfile
 from ocil.run.latentfile import Latents

@@ -14,7 +14,7 @@ from ocil.errors import OcilError
 from ocil.report.beside import write_figures, write_tables
 from ocil.report.groups import Record, group
 from ocil.report.web.bundle import bundle, part
-from ocil.report.web.cards import Place
+from ocil.report.web.cards import PLACE, Place
 from ocil.report.web.data import embedded
 from ocil.report.web.gallery import Gallery, markup
 from ocil.report.web.sections import section
@@ -58,15 +58,14 @@ def render_page(
     from ocil.report.beside import ENDINGS, by_place, table_names
 
     gallery = gallery or Gallery()
-    places = {id(record): Place(path, _link(path, out_dir)) for path, record in records}
-    groups = group(record for _, record in records)
+    groups = group({**r, PLACE: Place(path, _link(path, out_dir))} for path, r in records)
     sections = []
     for number, members in enumerate(by_place(groups)):
         files = [
             (title, [(ENDINGS[e], f"tables/{name}.{e}") for e in ENDINGS])
             for title, name in table_names(number, members)
         ]
-        sections.append(section(number, members, places, gallery, files))
+        sections.append(section(number, members, gallery, files))
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(part),
         autoescape=True,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ocil import text
 from ocil.errors import OcilError
-from ocil.report import charts, lines, looks, scale, text
+from ocil.report import charts, lines, looks, scale
 from ocil.report.charts import Chart, Series
 from ocil.report.groups import Group, Record, group, labels
 from ocil.report.latent import Kept, titles

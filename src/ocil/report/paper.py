@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from ocil.report import text
+from ocil import text
 from ocil.report.cells import METRICS, Cell, Row, cells, pool, rows
 from ocil.report.groups import Record
 from ocil.report.notes import Note
@@ -118,11 +118,11 @@ def _explained(
 
 def _told(note: Note, records: Mapping[str, Record]) -> str:
     links = ", ".join(link(name) for name in note.records)
-    shown = [text.markdown(text.plain(note.evidence(records)))] if note.readout else []
-    sentence = text.markdown(text.plain(note.sentence, limit=1000))
+    shown = [text.markdown(note.evidence(records), 200)] if note.readout else []
+    sentence = text.markdown(note.sentence, 1000)
     return f"{sentence} ({'; '.join([links, *shown])})"
 
 
 def link(name: str) -> str:
     """A Markdown link from RESULTS.md to the record STUDY/JOB."""
-    return f"[{text.markdown(text.plain(name, 100))}]({quote(name)}/record.json)"
+    return f"[{text.markdown(name, 100)}]({quote(name)}/record.json)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ocil import text
 from ocil.errors import OcilError
-from ocil.report import text
 from ocil.report.claimtable import claims_section
 from ocil.report.completion import completed
 from ocil.report.groups import Group, Record, group, readouts
@@ -77,7 +77,7 @@ def _section(
     root: Path, study: str, records: Sequence[Record], trials: Mapping[tuple[str, str], int]
 ) -> str:
     title, body = _readme(root / study / "README.md") if study else ("", "")
-    heading = title or text.markdown(text.plain(study or "single runs"))
+    heading = title or text.markdown(study or "single runs", 200)
     tables = _tables(group(records), trials)
     return "\n".join([f"## {heading}\n", *([body] if body else []), *tables])
 
@@ -102,7 +102,7 @@ def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> I
 
 
 def _title(data: str, size: int | None, split: str) -> str:
-    title = text.markdown(text.plain(data))
+    title = text.markdown(data, 200)
     title += ", no memory" if size is None else f", memory {size}"
     tuning = "Tuning, on images held out of the training set: "
     return tuning + title if split == "validation" else title
@@ -119,7 +119,7 @@ def _readme(path: Path) -> tuple[str, str]:
     if len(content) > _MAX_README:
         raise OcilError(f"{path} has {len(content)} characters, at most {_MAX_README} fit.")
     title, lines, code = "", [], False
-    for line in content.strip().splitlines():
+    for line in text.without_html(content.strip()).splitlines():
         code ^= line.lstrip().startswith(("```", "~~~"))
         if line.startswith("# ") and not (title or lines):
             title = line[2:].strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import METRICS, Record, derive
 from ocil.report.render import NOTHING, Cell, Strong, Table, to_rich
 from ocil.run import metrics

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ocil.report import charts, looks, text
+from ocil import text
+from ocil.report import charts, looks
 from ocil.report.charts import Chart, Series
 
 if TYPE_CHECKING:

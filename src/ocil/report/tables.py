@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import Group, Record, Summary, group, labels, readouts
 from ocil.report.render import NOTHING, Cell, Strong, Table
 

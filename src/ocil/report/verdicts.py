@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from ocil.report import text
+from ocil import text
 from ocil.report.claims import Claim
 from ocil.report.evidence import Finding
 

@@ -77,6 +77,8 @@ def resume_run(
         raise OcilError(f"{out} is finished; look at it with `ocil show {out}`.")
     dataset = _dataset(plan, data_dir, own or folder.own_data())
     with folder.locked():
+        if own is not None:
+            folder.remember(own)  # they have moved
         return _Run(folder, plan, dataset, listeners).carry_out()
 
 
@@ -260,7 +262,7 @@ class _Run:
         learner, stream = self.session.learner, self.stream
         memory = learner.memory.bytes_held if learner.memory is not None else 0
         state = self.session.state()
-        content = record.describe(self.plan) | {
+        content = record.describe(self.plan, self.folder.own_data()) | {
             "data_fingerprint": self.dataset.fingerprint,
             "stream_sha256": stream.sha256(),
             "class_names": list(self.dataset.class_names),

@@ -67,6 +67,19 @@ def read_record(path: Path | str) -> Record:
         check_record(record)
     except _Wrong as problem:
         raise OcilError(f"{file} {problem}") from None
+    return _upgraded(record)
+
+
+def _upgraded(record: Record) -> Record:
+    """A record as it would be written today.
+
+    Where Dynamic Preservation had a pass of its own, OTC took a step more than records once said.
+    """
+    settings, said = record["settings"], record.get("gradient_steps_per_batch")
+    apart = settings.get("fused") is False and _is(settings.get("preserve"), float)
+    apart = apart and record["method"] == "otc" and settings["preserve"] > 0
+    if apart and said is not None and said == settings.get("steps"):
+        return record | {"gradient_steps_per_batch": said + 1}
     return record
 
 

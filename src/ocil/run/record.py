@@ -17,17 +17,19 @@ import torch
 
 import ocil
 from ocil.data import SOURCES
+from ocil.data.own import OwnData
 from ocil.learners import registry
 from ocil.run import metrics
 from ocil.run.files import write_atomic
 from ocil.run.folder import Plan
 from ocil.run.reading import SCHEMA
+from ocil.samples import suited
 from ocil.settings import NOT_IN_JOB, Settings, layered, to_mapping
 
 ALWAYS_SHOWN = ("data", "memory", "seed")
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe(plan: Plan, own: OwnData | None = None) -> dict[str, Any]:
     """What is known of a run before it starts."""
     s = plan.settings
     return {
@@ -42,7 +44,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "epochs": s.epochs,
         "settings": to_mapping(s),
         "job": plan.job,
-        "command": command(plan.method, s),
+        "command": command(plan.method, s, own),
         "versions": versions(),
         "processor": processor(),
         **source_state(),
@@ -80,10 +82,11 @@ def write(path: Path, record: dict[str, Any]) -> None:
     write_atomic(path, ("{" + ",\n ".join(lines) + "}\n").encode())
 
 
-def command(method: str, settings: Settings) -> str:
+def command(method: str, settings: Settings, own: OwnData | None = None) -> str:
     """A command line that gives these settings, also after presets have changed.
 
     It names all that differs from the method's defaults, or from what presets make of them today.
+    Data of your own are named as seen from the folder that holds them: a record holds no path.
     """
     kind = registry.get(method).settings_type
     values = to_mapping(settings)
@@ -92,17 +95,24 @@ def command(method: str, settings: Settings) -> str:
     preset, _ = layered(kind, protocol, registry.get(method).presets, base)
     plain = kind()
     words = ["ocil", "run", method]
+    always = ALWAYS_SHOWN
+    if own:  # its items decide on net and augmentation where nobody does
+        values["data"] = f"./{own.path.resolve().name}"
+        always += tuple(suited((1,)))
     for key, value in values.items():
         how = key in NOT_IN_JOB and key != "latents"  # that one makes a file that others lack
         if how or (key == "preset" and value == kind.preset):
             continue
         usual = value == getattr(plain, key) == getattr(preset, key)
-        if not usual or (key in ALWAYS_SHOWN and value is not None):
+        if not usual or (key in always and value is not None):
             flag = f"--{key.replace('_', '-')}"
             if isinstance(value, bool):
                 words.append(flag if value else f"--no-{key.replace('_', '-')}")
             else:
                 words += [flag, str(value)]
+    if own:
+        words += [] if own.resize is None else ["--resize", str(own.resize)]
+        words += [] if own.bad_images == "fail" else ["--bad-images", own.bad_images]
     return shlex.join(words)
 
 
@@ -130,6 +140,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),  # they decide how torch rounds
     }
 
 

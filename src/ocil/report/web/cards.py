@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ocil.report import lines, scale, text
+from ocil import text
+from ocil.report import lines, scale
 from ocil.report.charts import Chart, Line, curves, heat
 from ocil.report.compare import interval
 from ocil.report.groups import Group, readouts
@@ -25,20 +26,20 @@ METRICS = ("accuracy", "forgetting", "learning", "anytime", "worst")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record lies, and how the page links to it."""
+    """Where a record lies, and how the page links to it; every record brings its own."""
 
     path: Path
     link: str
 
 
-Places = Mapping[int, Place]  # by the id of the record
+PLACE = "place on disk"  # the key under which a record of the page has it
 
 
-def card(key: str, g: Group, label: str, places: Places, gallery: Gallery) -> dict[str, Any]:
+def card(key: str, g: Group, label: str, gallery: Gallery) -> dict[str, Any]:
     """Everything that the page tells about one group."""
     size = None if g.memory is None else f"memory {g.memory:,}"
     settings = sorted((text.plain(k), text.setting(v)) for k, v in g.first["settings"].items())
-    folders = [places[id(record)].path.parent for record in g.records]
+    folders = [record[PLACE].path.parent for record in g.records]
     stem = key if g.split == "test" else ""  # figures of tuning runs are not for papers
     return {
         "id": key,
@@ -50,7 +51,7 @@ def card(key: str, g: Group, label: str, places: Places, gallery: Gallery) -> di
         "readouts": _readouts(stem, g, gallery),
         "health": _own_legend(health_charts(g), stem and f"{stem}-inside", gallery),
         "clouds": _own_legend(clouds(folders), stem and f"{stem}-latent", gallery),
-        "runs": [_run(g, place, places) for place in range(len(g.records))],
+        "runs": [_run(g, place) for place in range(len(g.records))],
         "commands": [text.command(record["command"]) for record in g.records],
         "facts": _facts(g),
         "settings": [pair for pair in settings if pair[0] != "seed"],
@@ -63,13 +64,13 @@ def _number(g: Group, metric: str) -> dict[str, str]:
     return {"name": TITLES[metric], "value": measured(g.summary(metric)), "interval": between}
 
 
-def _run(g: Group, place: int, places: Places) -> dict[str, Any]:
+def _run(g: Group, place: int) -> dict[str, Any]:
     """One seed: its own numbers, and the record they come from."""
     record, numbers = g.records[place], g.numbers(g.readout)[place]
     cells = [percent(numbers[metric]) for metric in METRICS]
     facts = [record.get(key) for key in ("backbone_images_per_step", "seconds")]
     cells += ["–" if fact is None else f"{fact:,.4g}" for fact in facts]
-    return {"seed": record["seed"], "cells": cells, "link": places[id(record)].link}
+    return {"seed": record["seed"], "cells": cells, "link": record[PLACE].link}
 
 
 def _matrix(stem: str, g: Group, gallery: Gallery) -> dict[str, Any] | None:

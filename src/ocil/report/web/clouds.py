@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.charts import Chart, Series, cloud
 
 LATENTS = "latents.safetensors"

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ocil.report import looks, text
+from ocil import text
+from ocil.report import looks
 from ocil.report.charts import Chart, Series, shade
 from ocil.report.scale import Axis
 

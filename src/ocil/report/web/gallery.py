@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.charts import Chart
 from ocil.report.web.data import data
 from ocil.report.web.svg import svg, swatch

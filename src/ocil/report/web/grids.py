@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import Group
 from ocil.report.render import NOTHING, Cell, Strong, Table
 from ocil.report.show import TITLES

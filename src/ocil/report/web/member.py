@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ocil.report import text
+from ocil import text
 from ocil.report.charts import Series
 from ocil.report.compare import name_of
 from ocil.report.groups import Group, labels

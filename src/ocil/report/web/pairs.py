@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.charts import Chart, rows
 from ocil.report.compare import (
     FEWEST,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ocil.report import text
+from ocil import text
 from ocil.report.groups import Group, labels
 from ocil.report.web.blocks import block
-from ocil.report.web.cards import Places, card
+from ocil.report.web.cards import card
 from ocil.report.web.gallery import Gallery
 from ocil.report.web.grids import overview_grid, readouts_grid
 from ocil.report.web.member import members
 
 
 def section(
-    number: int, groups: list[Group], places: Places, gallery: Gallery, files: Sequence[Any]
+    number: int, groups: list[Group], gallery: Gallery, files: Sequence[Any]
 ) -> dict[str, Any]:
     """What the template shows; `files` are (title, links) of the files that hold its tables."""
     names = labels(groups, frozenset({"readout"}))  # it has a column
@@ -32,6 +32,6 @@ def section(
         "table": overview_grid(groups, names, keys),
         "readouts": readouts_grid(groups, names, keys),
         "blocks": [found for found in blocks if found],
-        "cards": [card(key, g, name, places, gallery) for key, g, name in cards],
+        "cards": [card(key, g, name, gallery) for key, g, name in cards],
         "files": files,
     }

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from statistics import median
 
-from ocil.report import looks, text
+from ocil import text
+from ocil.report import looks
 from ocil.report.charts import MOST_NAMES, Chart, Series, shade
 
 WIDTH = 360
@@ -54,7 +54,7 @@ def svg(chart: Chart) -> str:
     body += [_heat(frame)] if chart.kind == "heat" else []
     body += [_group(frame, s, draw[chart.kind](frame, s)) for s in chart.series]
     body.append(_class_names(frame))
-    title = escape(text.plain(chart.title))
+    title = text.html(chart.title)
     box = f'viewBox="0 0 {WIDTH} {chart.height}"'
     return f'<svg class="still" {box} role="img" aria-label="{title}">{"".join(body)}</svg>'
 
@@ -96,10 +96,10 @@ def _axes(frame: Frame) -> str:
 def _group(frame: Frame, series: Series, drawn: str) -> str:
     """A series under its colour and number, with a tooltip, and a link to its runs."""
     note = "; ".join(series.notes) if 0 < len(series.notes) <= 2 else ""
-    said = escape(text.plain(f"{series.name}: {note}" if note else series.name))
+    said = text.html(f"{series.name}: {note}" if note else series.name)
     colour = f"k{looks.colour(series.look)}"
     group = f'<g class="{colour}" data-s="{series.look}"><title>{said}</title>{drawn}</g>'
-    link = escape(series.link)
+    link = text.html(series.link)
     return f'<a href="{link}" tabindex="-1">{group}</a>' if link.startswith("#") else group
 
 
@@ -200,7 +200,7 @@ def _mark(look: int, x: float, y: float, letter: str = "m") -> str:
 
 def _text(x: float, y: float, said: str, anchor: str, more: str = "") -> str:
     kind = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    words = escape(text.plain(said))
+    words = text.html(said)
     return f'<text x="{_n(x)}" y="{_n(y)}"{kind}{" " + more if more else ""}>{words}</text>'
 
 
