@@ -15,7 +15,7 @@ from ocil.errors import OcilError, Stopped, suggest
 COMMANDS = {
     "run": "run",
     "resume": "run",
-    "learn": "model",
+    "learn": "learn",
     "predict": "model",
     "inspect": "model",
     "show": "results",
