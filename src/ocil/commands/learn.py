@@ -139,11 +139,11 @@ class _Lesson:
                 )
             self.model.flush()
             self._save(finished=True)
-        new = len(self.model.classes_) - self.classes
-        say(
-            f"Learned {done - before} samples: {len(self.model.classes_)} classes, {new} of them "
-            f"new. Model: {self.file} (it contains training images)."
-        )
+            new = len(self.model.classes_) - self.classes
+            say(
+                f"Learned {done - before} samples: {len(self.model.classes_)} classes, {new} of "
+                f"them new. Model: {self.file} (it contains training images)."
+            )
 
     def _learn_all(self, asked: list[int]) -> None:
         """Learn until all is learned or a signal asks to stop; save from time to time."""
