@@ -287,15 +287,28 @@ def test_a_first_call_that_cannot_be_leaves_the_classifier_as_new() -> None:
     assert model.state_sha256() == twin.state_sha256() != before
 
 
-def test_a_step_that_breaks_half_way_is_not_gone_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_breaks_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fed()
+    before = model.state_sha256()
     assert model._session is not None
     monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
-    for call in (lambda: model.partial_fit(GOOD, LABELS), model.flush, lambda: model.save("x")):
+    assert model.state_sha256() == before
+    assert model.partial_fit(GOOD, LABELS).state_sha256() != before
+
+
+def test_a_model_that_cannot_go_back_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fed()
+    assert model._session is not None
+    monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
+    monkeypatch.setattr("ocil.undo.WayBack.back", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        model.partial_fit(GOOD, LABELS)
+    uses = [lambda: model.partial_fit(GOOD, LABELS), model.flush, lambda: model.save("x")]
+    for use in (*uses, lambda: model.predict(GOOD), lambda: copy.deepcopy(model)):
         with pytest.raises(OcilError, match="failed half-way in an earlier call"):
-            call()
+            use()
 
 
 @pytest.mark.parametrize(
@@ -449,16 +462,6 @@ def _points(labels):
     return (np.eye(10)[y] * 4 + draw.normal(size=(len(y), 10)) / 4).astype(np.float32), y
 
 
-def test_a_torn_model_neither_predicts_nor_copies():
-    x, y = _points([0, 1] * 15)
-    model = ocil.Classifier("er", memory=20, lr=1e8).partial_fit(x[:10], y[:10])
-    with pytest.raises(OcilError):
-        model.partial_fit(x, y)
-    for use in (lambda: model.predict(x), lambda: copy.deepcopy(model), lambda: model.save("x")):
-        with pytest.raises(OcilError, match="failed half-way"):
-            use()
-
-
 def test_channels_are_checked_for_vectors_too():
     x, y = _points([0, 1] * 5)
     with pytest.raises(OcilError, match="channels is 'foo'"):
@@ -471,3 +474,117 @@ def test_a_read_out_of_the_memory_is_not_saved_without_it(tmp_path: Path):
     with pytest.raises(OcilError, match="answers by the means of the memory"):
         model.save(tmp_path / "m.ocil", memory=False)
     model.save(tmp_path / "m.ocil")
+
+
+# ------------------------------------------------------------------ steps that ruin the weights
+
+
+def _rate(model: ocil.Classifier, lr: float) -> None:
+    """Another learning rate from the next step on."""
+    assert model._session is not None
+    for group in model._session.learner.optimizer.param_groups:
+        group["lr"] = lr
+
+
+@pytest.mark.parametrize("method", ["er", "otc", "cope", "scr"])
+def test_a_step_that_ruins_the_weights_is_refused_and_undone(method: str) -> None:
+    more = {"net": "mlp", "width": 16, "memory": 20, "replay": 8}
+    model = ocil.Classifier(method, **more).partial_fit(GOOD, LABELS)
+    twin = ocil.Classifier(method, **more).partial_fit(GOOD, LABELS)
+    for x, y in ((GOOD[:5], LABELS[:5]), (GOOD, LABELS)):  # batches since the copy, pending ones
+        model.partial_fit(x, y)
+        twin.partial_fit(x, y)
+    before, pending = model.state_sha256(), model.pending_
+    _rate(model, 1e38)
+    with pytest.raises(OcilError, match="Make one with a lower lr"):
+        model.partial_fit(np.concatenate([GOOD, pictures([9] * 10)]), [*LABELS, *([9] * 10)])
+    assert (model.state_sha256(), model.pending_) == (before, pending)
+    assert model.counts_ == twin.counts_
+    assert np.isfinite(model.predict_proba(GOOD)).all()
+    assert model.partial_fit(GOOD, LABELS).state_sha256() == (
+        twin.partial_fit(GOOD, LABELS).state_sha256()
+    )
+
+
+@pytest.mark.parametrize("lr", [1e38, 1e30, 1e12])
+def test_a_first_step_that_ruins_the_weights_is_refused(lr: float) -> None:
+    model = ocil.Classifier("er", **(SMALL | {"lr": lr}))
+    with pytest.raises(OcilError, match=r"With lr 1e\+\d+ a weight became"):
+        model.partial_fit(GOOD[:10], LABELS[:10])
+    assert not model.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize("copies", [2, 100])
+def test_the_way_back_leads_over_copies_and_long_calls(
+    monkeypatch: pytest.MonkeyPatch, copies: int
+) -> None:
+    monkeypatch.setattr("ocil.undo.EVERY", copies)
+    model, twin = fed(), fed()
+    for count in (10, 10, 40, 7, 10):
+        model.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
+        twin.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
+        assert model._session is not None
+        monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.partial_fit(GOOD, LABELS)
+        assert model.state_sha256() == twin.state_sha256()
+
+
+# ------------------------------------------------------------------ parameters set after learning
+
+
+def test_a_file_holds_what_was_learned_whatever_was_set_since(tmp_path: Path) -> None:
+    x, y = np.repeat(pictures([0, 1] * 5)[..., None], 3, 3), [0, 1] * 5
+    for net, other in ((Backbone(), "mlp"), ("mlp", Backbone())):
+        model = ocil.Classifier("er", **(SMALL | {"net": net, "channels": "last"}))
+        model.partial_fit(x[..., :1] if net != "mlp" else x, y)
+        fitted = model.state_sha256()
+        model.set_params(net=other, channels="middle", method="otc", memory=3, lr=-1)
+        model.save(tmp_path / "m.ocil")
+        again = ocil.load(tmp_path / "m.ocil", net=net if net != "mlp" else None)
+        assert again.state_sha256() == fitted
+        assert again.get_params() | SMALL == again.get_params()
+        assert (again.method, again.channels, again.net) == ("er", "last", net)
+        for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            assert twin.state_sha256() == fitted
+            assert twin.channels == "middle" and twin.get_params()["lr"] == -1
+        assert len(model.predict(x[..., :1] if net != "mlp" else x)) == 10
+
+
+def test_renamed_columns_are_refused_when_predicting() -> None:
+    class Frame:
+        def __init__(self, *names: str) -> None:
+            self.columns = list(names)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return _points([0, 1] * 5)[0][:, : len(self.columns)]
+
+    model = ocil.Classifier("er", memory=20).partial_fit(Frame("a", "b"), [0, 1] * 5)
+    assert len(model.predict(Frame("a", "b"))) == 10
+    with pytest.raises(OcilError, match="feature names should match"):
+        model.predict(Frame("b", "a"))
+    with pytest.raises(OcilError, match="feature names should match"):
+        model.partial_fit(Frame("a", "c"), [0, 1] * 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_forked_process_predicts_though_its_parent_used_two_threads() -> None:
+    program = """
+import os, numpy as np, torch, ocil
+torch.set_num_threads(2)
+x = np.random.default_rng(0).integers(255, size=(200, 3, 32, 32), dtype=np.uint8)
+model = ocil.Classifier("er", memory=20).partial_fit(x[:20], [0, 1] * 10)
+model.predict(x)
+child = os.fork()
+if not child:
+    os._exit(0 if len(model.predict(x)) == 200 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    words = [sys.executable, "-W", "ignore", "-c", program]
+    child = subprocess.Popen(words, env=os.environ | {"OMP_NUM_THREADS": "2"}, process_group=0)
+    try:
+        assert child.wait(60) == 0
+    finally:
+        if child.returncode is None:  # it hangs, and its child too
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()

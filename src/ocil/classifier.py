@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +19,12 @@ from ocil.learners import registry
 from ocil.learners.learner import as_float, evaluating
 from ocil.nets.foreign import Foreign, offering
 from ocil.restore import note_of, restored
-from ocil.run.files import write_atomic
+from ocil.run.files import write_atomic, writing
+from ocil.run.process import fault, interrupts_between_steps
 from ocil.run.session import Session, State
 from ocil.samples import BadInput, Channels, Form
 from ocil.settings import Settings, layered
+from ocil.undo import WayBack
 
 ROOM = 1 << 24  # scores of all components held at a time while predicting
 
@@ -79,10 +77,13 @@ class Classifier(Estimator):
     def _forget(self) -> None:
         self._session: Session | None = None
         self._form: Form | None = None
+        self._channels: Channels | None = None  # what `channels` was when learning began
         self._names: list[str] | None = None
         self._pending: tuple[torch.Tensor, list[int | str]] | None = None
         self._counts: Counter[int | str] = Counter()
+        self._unfinished: dict[str, dict[str, Any]] = {}  # by data: where `ocil learn` is in them
         self._torn = ""
+        self._way_back = WayBack()
 
     # ---------------------------------------------------------------- learning
 
@@ -103,7 +104,8 @@ class Classifier(Estimator):
     def _add(self, X: Any, y: Any, announced: bool = False) -> Classifier:
         """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
-        x = samples.items(X, self.channels, self._form)
+        channels = self._channels or self.channels
+        x = samples.items(X, channels, self._form)
         known = self._session.labels.classes if self._session else []
         waiting = self._pending[1] if self._pending else []
         labels = samples.labels(y, len(x), known or waiting)
@@ -113,7 +115,7 @@ class Classifier(Estimator):
         if announced:
             session.labels.encode(sorted(set(labels)))  # pyright: ignore[reportArgumentType]
         # From here on nothing is the caller's fault.
-        self._session, self._names = session, names
+        self._session, self._names, self._channels = session, names, channels
         self._form = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
         if self._pending:
             x, labels = torch.cat([self._pending[0], x]), waiting + labels
@@ -131,40 +133,54 @@ class Classifier(Estimator):
 
     def _learn(self, x: torch.Tensor, labels: list[int | str], whole: int) -> None:
         """Learn the first `whole` samples in batches; the others wait."""
-        session = self._session
+        session, waiting, report = self._session, self._pending, {}
         assert session is not None
-        step, size, report = session.step, session.settings.batch, {}
-        waiting = self._pending
+        size, began = session.settings.batch, session.step
+        counts = self._counts.copy()
+        mark = self._way_back.mark(session) if began and whole else 0
         try:
             with interrupts_between_steps() as asked:
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
                     report = session.learn(x[start:end], labels[start:end])
+                    if began:
+                        self._way_back.add(x[start:end], labels[start:end])
                     self._counts.update(labels[start:end])
                     self._pending = None
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
-            values = [float(value) for value in report.values()]
-            if not all(map(math.isfinite, values)):
-                raise OcilError(f"The loss became {values[0]}; lower lr and start again.")
+            if whole:
+                _check_sound(session, report)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if step:
-                self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
-            else:  # nothing was learned before: all that there was is what waits
-                form = self._form if waiting else None
-                self._forget()
-                self._pending, self._form = waiting, form
+            self._pending, self._counts = waiting, counts
+            self._go_back(began, mark, error)
+            if not isinstance(error, OcilError):
+                _check_sound(session, {}, error)
             raise
+        self._way_back.done()
         if whole < len(labels):
             self._pending = x[whole:].clone(), labels[whole:]
+
+    def _go_back(self, began: int, mark: int, error: BaseException) -> None:
+        """Take up the state before a call that failed: nothing at all, or a step."""
+        if not began:
+            pending, form, channels = self._pending, self._form, self._channels
+            self._forget()
+            if pending:
+                self._pending, self._form, self._channels = pending, form, channels
+            return
+        assert self._session is not None
+        self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
+        self._session = self._way_back.back(self._session, mark)
+        self._torn = ""
 
     def _check_whole(self) -> None:
         if self._torn:
             raise OcilError(
-                f"Learning failed half-way in an earlier call ({self._torn}); load the model that "
-                "was saved before it."
+                f"Learning failed half-way in an earlier call ({self._torn}), and so did going "
+                "back; load the model that was saved before it."
             )
 
     def _checked_names(self, X: Any) -> list[str] | None:
@@ -221,7 +237,7 @@ class Classifier(Estimator):
         """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
         session = self._fitted()
         self._check_whole()
-        x = samples.items(X, self.channels, self._form)
+        x = samples.items(X, self._channels or self.channels, self._form)
         self._checked_names(X)
         learner = session.learner
         if readout is not None and readout not in learner.readouts:
@@ -308,7 +324,8 @@ class Classifier(Estimator):
                 f"Read-out '{readout}' answers by the means of the memory's images, which "
                 "memory=False leaves out; save with them, or give the classifier another readout."
             )
-        write_atomic(Path(path), self._blob(memory))
+        with writing(Path(path)):
+            write_atomic(Path(path), self._blob(memory))
 
     def _blob(self, memory: bool = True) -> bytes:
         if self._session is None or self._form is None:
@@ -317,14 +334,18 @@ class Classifier(Estimator):
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_whole()
-        return {"params": self.get_params(), "blob": self._blob() if self._session else None}
+        net = self._session.learner.model.net if self._session else None
+        return {
+            "params": self.get_params(),  # they may have been set anew since learning began
+            "blob": self._blob() if self._session else None,
+            "module": net.module if isinstance(net, Foreign) else None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])
         if state["blob"] is not None:
-            net = self.net if isinstance(self.net, nn.Module) else None
-            content = modelfile.parse(state["blob"])
-            self.__dict__ |= {k: v for k, v in restored(content, net).items() if k.startswith("_")}
+            parts = restored(modelfile.parse(state["blob"]), state["module"])
+            self.__dict__ |= {k: v for k, v in parts.items() if k.startswith("_")}
 
 
 def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
@@ -342,16 +363,12 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     return model
 
 
-@contextmanager
-def interrupts_between_steps() -> Iterator[list[int]]:
-    """Ctrl-C is noted and obeyed when a step is over, so that no step is half done."""
-    asked: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield asked  # it is ignored anyway, or not ours to catch
-        return
-    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _check_sound(
+    session: Session, report: dict[str, torch.Tensor], error: BaseException | None = None
+) -> None:
+    """Refuse a step that has ruined something; it is also the true cause of an `error`."""
+    if found := fault(session, report):
+        raise OcilError(
+            f"With lr {session.settings.lr:g} {found}; the classifier is as it was before this "
+            "call. Make one with a lower lr."
+        ) from error

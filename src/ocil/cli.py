@@ -16,7 +16,7 @@ from ocil.text import plain
 COMMANDS = {
     "run": "run",
     "resume": "run",
-    "learn": "model",
+    "learn": "learn",
     "predict": "model",
     "inspect": "model",
     "show": "results",

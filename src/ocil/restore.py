@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ocil.classifier import Classifier
 
 IMAGES = "learner.memory.column."
+MOST_UNFINISHED = 20  # data sets whose place `ocil learn` keeps; of more the oldest go
 LARGEST_ITEM = 1 << 26  # numbers in one item
 _UNFIT = (LookupError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError)
 
@@ -41,7 +42,7 @@ def note_of(model: Classifier, memory: bool) -> ModelFile:
         "ocil": ocil.__version__,
         "method": session.method,
         "settings": to_mapping(session.settings),
-        "channels": model.channels,
+        "channels": model._channels or model.channels,
         "shape": list(form.shape),
         "dtype": form.dtype,
         "names": model._names,
@@ -51,6 +52,8 @@ def note_of(model: Classifier, memory: bool) -> ModelFile:
         "memory": memory,
         "scalars": scalars,
     }
+    if memory and model._unfinished:
+        note["unfinished"] = model._unfinished
     return ModelFile(note, tensors)
 
 
@@ -110,10 +113,26 @@ def _restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
     return params | {
         "_session": session,
         "_form": form,
+        "_channels": note["channels"],
         "_names": None if note["names"] is None else [str(name) for name in note["names"]],
         "_pending": pending,
         "_counts": Counter(dict(zip(known, counts, strict=True))),
+        "_unfinished": _unfinished(note),
     }
+
+
+def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The data that `ocil learn` has not learned to the end, and how far it came in each."""
+    found = note.get("unfinished", {})
+    for place in found.values():
+        numbers = [place[key] for key in ("known", "learned", "samples")]
+        if (
+            not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
+            or not isinstance(place["name"], str)
+            or not isinstance(place["given"], dict)
+        ):
+            raise ValueError("its place in the data is none")
+    return found
 
 
 def _form(note: dict[str, Any]) -> Form:

@@ -15,7 +15,7 @@ from PIL import Image
 
 import ocil as package
 from ocil import data
-from ocil.commands import model as command
+from ocil.commands import learn as command
 
 Ocil = Callable[..., Any]
 
@@ -128,13 +128,13 @@ def test_what_another_process_wrote_in_the_meantime_is_kept(
     start = ("--resize", 8, "--method", "er", "--memory", 20)
     if there:
         assert ocil(*words, *start).code == 0
-    learn_all, other = command._learn_all, b"the other one's"
+    learn_all, other = command._Lesson._learn_all, b"the other one's"
 
     def together(*given: Any) -> None:
         learn_all(*given)
         file.write_bytes(other)
 
-    monkeypatch.setattr(command, "_learn_all", together)
+    monkeypatch.setattr(command._Lesson, "_learn_all", together)
     said = ocil(*words, *(() if there else start))
     assert said.is_sentence()
     assert "Run this command again" in said.err

@@ -19,6 +19,7 @@ from ocil.run import checkpoint, files, metrics
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run, start_run
 from ocil.run.reading import read_record
+from ocil.run.session import Session
 from ocil.stream import Stream, probe_indices
 
 Run = Callable[..., dict[str, Any]]
@@ -267,3 +268,24 @@ def test_a_disk_that_fills_up_costs_no_result(
 def test_the_record_that_was_written_is_sound(run: Run, tmp_path: Path) -> None:
     record = run()
     assert read_record(tmp_path / "run") == record
+
+
+@pytest.mark.parametrize("method", ["er", "otc", "ocm"])
+def test_weights_that_are_no_numbers_end_a_run(
+    tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The step that ruins them has a sound report: it was made before the weights changed."""
+    learn = Session.learn
+
+    def ruined(session: Session, *given: Any, **more: Any) -> Any:
+        if session.step == 9:
+            for group in session.learner.optimizer.param_groups:
+                group["lr"] = 1e38
+        return learn(session, *given, **more)
+
+    monkeypatch.setattr(Session, "learn", ruined)
+    with pytest.raises(OcilError, match=r"A weight became .* by step 10; lower --lr"):
+        start_run(plan(method, net="mlp", checkpoint_every=5, eval_every=0), tmp_path / "run")
+    kept = sorted(p.name for p in (tmp_path / "run" / "checkpoints").glob("*.json"))
+    assert kept == ["step-00000005.json"]
+    assert not (tmp_path / "run" / "record.json").exists()

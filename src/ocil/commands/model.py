@@ -1,4 +1,4 @@
-"""`ocil learn`, `ocil predict`, `ocil inspect`: a model file on data of your own."""
+"""`ocil predict`, `ocil inspect`: what a model file says of data of your own, and of itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import tyro
 
 from ocil.commands.parsing import parse, say
 from ocil.data.damage import reading_own
-from ocil.data.own import Part, read_own
 from ocil.data.pictures import FILE_BYTES, decode_all
 from ocil.data.tables import npy, read_npz
 from ocil.errors import OcilError
@@ -24,100 +23,6 @@ if TYPE_CHECKING:
     from ocil.classifier import Classifier
 
 ARRAY_BYTES = 4 << 30
-CHUNK = 50  # samples between two looks at the progress bar
-
-
-@dataclass(frozen=True)
-class LearnOptions:
-    """Teach a model file new classes, or more of old ones; it is made if it is not there.
-
-    The samples are learned once, in random order. The file CONTAINS TRAINING IMAGES (its memory).
-    """
-
-    data: tyro.conf.Positional[Path]
-    """Folder with one folder per class, .npz, .parquet, or a Hugging Face data set on disk."""
-    model: Path
-    """The model file to make or to continue."""
-    method: str | None = None
-    """For a new model: the method (`ocil methods`); otc unless given."""
-    memory: int | None = None
-    """For a new model: images that its replay memory holds; 500 unless given."""
-    net: str | None = None
-    """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
-    seed: int | None = None
-    """For a new model: decides all draws; 0 unless given."""
-    steps: int | None = None
-    """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
-    lr: float | None = None
-    """For a new model: the learning rate."""
-    resize: int | None = None
-    """For a new model: side in pixels to which pictures are scaled."""
-    bad_images: Literal["fail", "skip"] = "fail"
-    """What a picture that cannot be decoded does."""
-
-
-def learn(words: list[str]) -> None:
-    """Continue a model, or start one; the file is written at the end, whole or not at all."""
-    options = parse(LearnOptions, words, "ocil learn")
-    from ocil.classifier import Classifier, load
-    from ocil.run.process import set_threads
-
-    set_threads(1)  # the number of threads decides the bits
-    given = {k: getattr(options, k) for k in ("method", "memory", "net", "seed", "steps", "lr")}
-    given = {k: v for k, v in given.items() if v is not None}
-    if not options.model.parent.is_dir():
-        raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
-    began = _version(options.model)
-    if options.model.exists():
-        if given or options.resize is not None:
-            named = [*given, *([] if options.resize is None else ["resize"])]
-            flags = ", ".join(f"--{name}" for name in named)
-            raise OcilError(
-                f"{options.model} exists and keeps its settings; leave out {flags}, or choose "
-                "another file for a new model."
-            )
-        model = load(options.model)
-        part = read_own(options.data, None, options.bad_images, picture_shape(model))["train"]
-    else:
-        model = Classifier(**given)
-        part = read_own(options.data, options.resize, options.bad_images)["train"]
-    before = len(model.classes_) if model.__sklearn_is_fitted__() else 0
-    draw = np.random.default_rng([model.seed, sum(model.counts_.values()) if before else 0])
-    order = draw.permutation(len(part.labels))
-    _learn_all(model, part, order)
-    if _version(options.model) != began:
-        raise OcilError(
-            f"Something else has written {options.model} in the meantime; what it wrote was kept. "
-            "Run this command again to teach it as well."
-        )
-    model.save(options.model)
-    say(
-        f"Learned {len(order)} samples: {len(model.classes_)} classes, "
-        f"{len(model.classes_) - before} of them new. Model: {options.model} (it contains training "
-        "images)."
-    )
-
-
-def _version(file: Path) -> tuple[int, int, int] | None:
-    """Changes whenever the file is replaced; None while there is none."""
-    if not file.exists():
-        return None
-    found = file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _learn_all(model: Classifier, part: Part, order: np.ndarray) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        line = bar.add_task("learning", total=len(order))
-        for start in range(0, len(order), CHUNK):
-            rows = order[start : start + CHUNK]
-            model.partial_fit(part.items[rows], [part.labels[i] for i in rows])
-            bar.update(line, advance=len(rows))
-    model.flush()
 
 
 def picture_shape(model: Classifier) -> Any:

@@ -26,9 +26,15 @@ _BROKEN = (
 )  # fmt: skip
 _NAMED = 20  # pictures passed over that are named one by one
 
+GREY = ("1", "L", "I", "I;16", "LA")  # modes of Pillow
+
 Bad = Literal["fail", "skip"]
 Shape = tuple[int, int, int]  # (C, H, W)
 log = logging.getLogger("ocil")
+
+
+class Colour(Exception):
+    """A picture in colour where a grey one is wanted."""
 
 
 def opened(data: bytes) -> Any:
@@ -60,6 +66,8 @@ def decoded(data: bytes, shape: Shape) -> np.ndarray:
             image = opened(data)
             if image.format == "JPEG":  # where cameras write how they were held
                 image = ImageOps.exif_transpose(image)
+            if channels == 1 and _in_colour(image):
+                raise Colour
             image = _eight_bits(image).convert("RGB" if channels == 3 else "L")
         if image.size != (width, height):
             image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
@@ -67,6 +75,14 @@ def decoded(data: bytes, shape: Shape) -> np.ndarray:
     except _BROKEN as error:
         raise Damage("its pixels cannot be decoded") from error
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _in_colour(image: Any) -> bool:
+    """Whether any pixel is not grey; pictures that store grey as three equal colours are grey."""
+    if image.mode in GREY:
+        return False
+    pixels = np.asarray(image.convert("RGB"))
+    return bool((pixels != pixels[..., :1]).any())
 
 
 def _eight_bits(image: Any) -> Any:
@@ -118,7 +134,13 @@ def decode_all(
     kept: list[int] = []
 
     def fill(i: int) -> None:
-        picture = decoded(read(i), shape)
+        try:
+            picture = decoded(read(i), shape)
+        except Colour:
+            raise OcilError(
+                f"{printable(names[i], 200)} is in colour, but the model learns grey pictures of "
+                f"{shape[2]}x{shape[1]} pixels; turn it into a grey one, or start a new model."
+            ) from None
         images[next(rows)] = picture
         kept.append(i)
 
@@ -135,7 +157,7 @@ def _facts(data: bytes) -> tuple[tuple[int, int], bool]:
     except _BROKEN as error:
         raise Damage("its notes on orientation cannot be read") from error
     size = image.size[::-1] if turned else image.size
-    return size, image.mode in ("1", "L", "I", "I;16", "LA")
+    return size, image.mode in GREY
 
 
 def _common(facts: list[tuple[tuple[int, int], bool]], resize: int | None) -> Shape:

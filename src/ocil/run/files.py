@@ -1,4 +1,9 @@
-"""Files that are either there in full or not at all."""
+"""Files that are either there in full or not at all, and written by one process at a time.
+
+A process that writes holds a lock of the operating system, which it gives back however it ends. The
+file of the lock lies beside what it guards (.lock in a run's folder, .NAME.lock beside a model) and
+is removed with the lock.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,14 @@ import contextlib
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError
+
+WAIT = 10.0  # seconds that a second writer of a file waits for the first
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -34,9 +43,59 @@ def write_atomic(path: Path, content: bytes) -> None:
         os.replace(temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise cannot_write(path, error) from error
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed calls of `write_atomic` left of a file; its lock must be held."""
+    target = Path(os.path.realpath(path))
+    start, end = f".{target.name}.", ".tmp"
+    for file in target.parent.iterdir():
+        middle = file.name[len(start) : -len(end)]
+        if file.name == f"{start}{middle}{end}" and middle.isdecimal():
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+@contextmanager
+def locked(lock: Path, refused: OcilError, wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock; after `wait` seconds in which another process holds it, raise `refused`."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(lock, timeout=wait)
+    try:
+        held.acquire()
+    except Timeout:
+        raise refused from None
+    except OSError as error:
+        raise cannot_write(lock.parent, error) from error
+    try:
+        yield
+    finally:
+        if os.name == "posix":  # elsewhere releasing removes it
+            # Who waits for a removed file notices it and begins anew (filelock 4).
+            with contextlib.suppress(OSError):
+                lock.unlink()
+        held.release()
+
+
+@contextmanager
+def writing(path: Path, wait: float = WAIT) -> Iterator[None]:
+    """Be the only writer of a file from before it is read until it is written."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # /dev/null, or a folder by mistake
+        yield
+        return
+    refused = OcilError(
+        f"Another process is writing {path} and was not done after {wait:g} seconds; try again "
+        "later, or wait longer with --wait."
+    )
+    with locked(target.with_name(f".{target.name}.lock"), refused, wait):
+        remove_leftovers(target)
+        yield
 
 
 def _sync_folder(folder: Path) -> None:

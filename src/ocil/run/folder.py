@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from ocil.data.own import OwnData
 from ocil.errors import Busy, OcilError
 from ocil.learners import registry
 from ocil.run import latentfile
-from ocil.run.files import cannot_write, make_folder, write_atomic
+from ocil.run.files import cannot_write, locked, make_folder, remove_leftovers, write_atomic
+from ocil.run.reading import read_record
 from ocil.settings import Settings, from_mapping, job_id, question_id, to_mapping
 
 SCHEMA = 1
@@ -60,17 +59,11 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep a second process from working on the same run."""
         make_folder(self.path)
-        lock = FileLock(self.path / ".lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise Busy(f"Another process is working on {self.path}; wait for it.") from None
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
-        try:
+        refused = Busy(f"Another process is working on {self.path}; wait for it.")
+        with locked(self.path / ".lock", refused):
+            for file in (self.settings, self.data, self.latents, self.record):
+                remove_leftovers(file)
             yield
-        finally:
-            lock.release()
 
     def check_free(self) -> None:
         """Refuse a folder that already holds a run."""
@@ -80,6 +73,12 @@ class RunFolder:
                 f"{self.path} already holds a run. Continue it with `{self.resume}`, "
                 "look at it with `ocil show`, or choose another --out."
             )
+
+    def check_unfinished(self) -> None:
+        """Refuse a run that has its record."""
+        if self.record.exists():
+            read_record(self.record)  # says so if it is damaged or too new
+            raise OcilError(f"{self.path} is finished; look at it with `ocil show {self.path}`.")
 
     def create(self, plan: Plan) -> None:
         """Claim the folder for a plan."""

@@ -21,8 +21,8 @@ from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
 from ocil.run.files import write_atomic
 from ocil.run.folder import Plan, RunFolder
-from ocil.run.process import check_finite, is_due, set_threads, stop_requests
-from ocil.run.reading import evaluation_is_sound, read_record
+from ocil.run.process import check_sound, is_due, set_threads, stop_requests
+from ocil.run.reading import evaluation_is_sound
 from ocil.run.session import Session
 from ocil.stream import Piece, Stream, probe_indices
 
@@ -72,11 +72,10 @@ def resume_run(
     """Continue a run from its newest sound checkpoint, or start it if there is none."""
     folder = RunFolder(out)
     plan = folder.plan()
-    if folder.record.exists():
-        read_record(folder.record)  # says so if it is damaged or too new
-        raise OcilError(f"{out} is finished; look at it with `ocil show {out}`.")
+    folder.check_unfinished()
     dataset = _dataset(plan, data_dir, own or folder.own_data())
     with folder.locked():
+        folder.check_unfinished()  # another process may have finished it in the meantime
         if own is not None:
             folder.remember(own)  # they have moved
         return _Run(folder, plan, dataset, listeners).carry_out()
@@ -123,25 +122,26 @@ class _Run:
                 step = self.session.step
                 display.step(step, piece.task, report, step * settings.batch / self.seconds)
                 if piece.ends_task or is_due(step, settings.eval_every):
-                    check_finite(report, step)
+                    check_sound(self.session, report)
                     display.evaluated(self._evaluate(piece))
                 if piece.ends_task:
                     self._look_inside(piece.task)
                 if asked or (is_due(step, settings.checkpoint_every) and step < stream.steps):
-                    check_finite(report, step)
+                    check_sound(self.session, report)
                     self._save()
                     if asked:
-                        raise Stopped(
-                            asked[0],
-                            f"Stopped; go on with `{self.folder.resume}`.",
-                        )
+                        raise Stopped(asked[0], f"Stopped; go on with `{self.folder.resume}`.")
         return self._finish()
 
     def _learn(self, piece: Piece) -> dict[str, torch.Tensor]:
         began = time.perf_counter()
         x, labels = self.images[piece.indices], self.labels[piece.indices].tolist()
         task = None if self.settings.order == "joint" else piece.task
-        report = self.session.learn(x, labels, task=task, epoch=piece.epoch)
+        try:
+            report = self.session.learn(x, labels, task=task, epoch=piece.epoch)
+        except Exception:
+            check_sound(self.session, {})  # weights that are no numbers break a step anywhere
+            raise
         self.seconds += time.perf_counter() - began
         return report
 

@@ -1,8 +1,9 @@
-"""What a run asks of its process: threads, signals, and numbers that are still finite."""
+"""What learning asks of its process: threads, forks, signals, and numbers that are numbers."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import signal
@@ -10,16 +11,29 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 
 from ocil.errors import OcilError
+
+if TYPE_CHECKING:
+    from ocil.run.session import Session
+
+LARGEST_WEIGHT = 1e6  # squares and products of more lose themselves in float32
 
 
 def set_threads(wanted: int | str) -> int:
     count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
     torch.set_num_threads(count)
     return count
+
+
+@functools.cache
+def survive_forks() -> None:
+    """Let forked children compute with one thread: the others of a pool do not live on in them."""
+    if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def keep_freed_memory() -> bool:
@@ -44,13 +58,26 @@ def is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
-def check_finite(report: dict[str, torch.Tensor], step: int) -> None:
+def fault(session: Session, report: dict[str, torch.Tensor]) -> str:
+    """What the last step has ruined, or nothing: a number of its report, or the weights."""
     for name, value in report.items():
         if not math.isfinite(float(value)):
-            raise OcilError(
-                f"The {name} became {float(value)} by step {step}; lower --lr (the checkpoints "
-                "from before are kept)."
-            )
+            return f"the {name} became {float(value)}"
+    trained = [w for w in session.learner.model.parameters() if w.requires_grad]
+    weights = [w.detach() for w in trained if w.numel()]
+    if not weights:
+        return ""
+    largest = float(torch.stack(torch._foreach_norm(weights, math.inf)).max())
+    return "" if largest <= LARGEST_WEIGHT else f"a weight became {largest:g}"
+
+
+def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
+    """Refuse to go on with a run that a step has ruined."""
+    if found := fault(session, report):
+        raise OcilError(
+            f"{found[0].upper()}{found[1:]} by step {session.step}; lower --lr, it is "
+            f"{session.settings.lr:g} (the checkpoints from before are kept)."
+        )
 
 
 @contextmanager
@@ -67,3 +94,18 @@ def stop_requests() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts_between_steps() -> Iterator[list[int]]:
+    """Ctrl-C is noted and obeyed when a step is over, so that no step is half done."""
+    asked: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield asked  # it is ignored anyway, or not ours to catch
+        return
+    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

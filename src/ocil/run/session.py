@@ -16,6 +16,7 @@ from ocil.labels import LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
 from ocil.learners.state import below
+from ocil.run.process import survive_forks
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -54,6 +55,7 @@ class Session:
         kind = registry.get(method) if isinstance(method, str) else method
         self.method, self.settings, self.shape = kind.method, settings, tuple(shape)
         check_device(settings.device)
+        survive_forks()
         self.labels = LabelMap()
         self.generators = rng.generators(settings.seed)
         self.learner = kind(settings, shape, self.generators)

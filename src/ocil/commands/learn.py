@@ -1,0 +1,197 @@
+"""`ocil learn`: teach a model file data of your own, by one process at a time, and stoppable.
+
+What is not finished is noted in the model file: which data (by the fingerprint of their content),
+how many samples the model knew before, how many of these it has learned since. The same command
+goes on there.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tyro
+
+from ocil.classifier import Classifier, load
+from ocil.commands.model import picture_shape
+from ocil.commands.parsing import parse, say
+from ocil.data.dataset import fingerprint
+from ocil.data.own import Part, read_own
+from ocil.errors import OcilError, Stopped
+from ocil.text import plain
+from ocil.restore import MOST_UNFINISHED
+from ocil.run.files import WAIT, write_atomic, writing
+from ocil.run.process import set_threads, stop_requests
+
+CHUNK = 10  # samples from one look at the signals to the next
+SAVE_EVERY = 500  # samples after which the model is saved
+FOR_NEW = ("method", "memory", "net", "seed", "steps", "lr", "resize")
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """Teach a model file new classes, or more of old ones; it is made if it is not there.
+
+    The samples are learned once, in random order. Stopped, the same command goes on after the last
+    learned sample; once it was done, it learns the samples again. The file CONTAINS TRAINING IMAGES
+    (its memory).
+    """
+
+    data: tyro.conf.Positional[Path]
+    """Folder with one folder per class, .npz, .parquet, or a Hugging Face data set on disk."""
+    model: Path
+    """The model file to make or to continue."""
+    method: str | None = None
+    """For a new model: the method (`ocil methods`); otc unless given."""
+    memory: int | None = None
+    """For a new model: images that its replay memory holds; 500 unless given."""
+    net: str | None = None
+    """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
+    seed: int | None = None
+    """For a new model: decides all draws; 0 unless given."""
+    steps: int | None = None
+    """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
+    lr: float | None = None
+    """For a new model: the learning rate."""
+    resize: int | None = None
+    """For a new model: side in pixels to which pictures are scaled."""
+    bad_images: Literal["fail", "skip"] = "fail"
+    """What a picture that cannot be decoded does."""
+    wait: float = WAIT
+    """Seconds to wait for another process that is writing the model."""
+
+
+def learn(words: list[str]) -> None:
+    """Continue a model, or start one; the file is written whole or not at all."""
+    options = parse(LearnOptions, words, "ocil learn")
+    if not 0 <= options.wait < 1e9:
+        raise OcilError(f"--wait is {options.wait:g}; give 0 seconds or more.")
+    if not options.model.parent.is_dir():
+        raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
+    set_threads(1)  # the number of threads decides the bits
+    with writing(options.model, options.wait):
+        lesson = _Lesson(options, f"ocil learn {shlex.join(words)}")
+        lesson.carry_out()
+
+
+class _Lesson:
+    """A model, what it is to learn, and how far it has come."""
+
+    def __init__(self, options: LearnOptions, command: str) -> None:
+        self.file, self.command = options.model, command
+        self.written = _version(self.file)
+        given = {k: v for k in FOR_NEW if (v := getattr(options, k)) is not None}
+        if self.written:
+            self.model = load(self.file)
+            shape = picture_shape(self.model)
+            self.part = read_own(options.data, None, options.bad_images, shape)["train"]
+        else:
+            self.model = Classifier(**{k: v for k, v in given.items() if k != "resize"})
+            self.part = read_own(options.data, options.resize, options.bad_images)["train"]
+        self.content = _content(self.part)
+        known = self._samples()
+        place = self.model._unfinished.get(self.content)
+        if self.written and given and (place is None or place["given"] != given):
+            flags = ", ".join(f"--{name}" for name in given)
+            raise OcilError(
+                f"{self.file} exists and keeps its settings; leave out {flags}, or choose another "
+                "file for a new model."
+            )
+        self._tell_of_others()
+        self.place: dict[str, Any] = place or {
+            "name": options.data.resolve().name, "samples": len(self.part.labels), "known": known,
+            "learned": 0, "given": given,
+        }  # fmt: skip
+        if place:
+            say(f"Going on after {place['learned']} of {place['samples']} samples.")
+        draw = np.random.default_rng([self.model.seed, self.place["known"]])
+        self.order = draw.permutation(len(self.part.labels))
+        self.classes = len(self.model.classes_) if self.model.__sklearn_is_fitted__() else 0
+
+    def _samples(self) -> int:
+        """How many the model has been given."""
+        return sum(self.model._counts.values()) + self.model.pending_
+
+    def _tell_of_others(self) -> None:
+        others = [p for key, p in self.model._unfinished.items() if key != self.content]
+        for place in others:
+            say(
+                f"Not finished: {plain(place['name'], 60)}, {place['learned']} of "
+                f"{place['samples']} samples; these are other data. Its own command goes on with "
+                "it as long as its content is the same."
+            )
+
+    def carry_out(self) -> None:
+        before = self.place["learned"]
+        with stop_requests() as asked:
+            self._learn_all(asked)
+            done = self.place["learned"]
+            if done < len(self.order):
+                self._save(finished=False)
+                raise Stopped(
+                    asked[0],
+                    f"Stopped after {done} of {len(self.order)} samples; {self.file} holds them. "
+                    f"Go on with `{self.command}`.",
+                )
+            self.model.flush()
+            self._save(finished=True)
+            new = len(self.model.classes_) - self.classes
+            say(
+                f"Learned {done - before} samples: {len(self.model.classes_)} classes, {new} of "
+                f"them new. Model: {self.file} (it contains training images)."
+            )
+
+    def _learn_all(self, asked: list[int]) -> None:
+        """Learn until all is learned or a signal asks to stop; save from time to time."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        start = self._samples() - self.place["learned"]
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+            line = bar.add_task("learning", total=len(self.order))
+            while (at := self.place["learned"]) < len(self.order):
+                rows = self.order[at : at + CHUNK]
+                labels = [self.part.labels[i] for i in rows]
+                try:
+                    self.model.partial_fit(self.part.items[rows], labels)
+                except KeyboardInterrupt:  # a step is whole; samples after it were not learned
+                    asked.append(signal.SIGINT)
+                self.place["learned"] = self._samples() - start
+                if asked:
+                    return
+                if at // SAVE_EVERY < self.place["learned"] // SAVE_EVERY:
+                    self._save(finished=False)
+                bar.update(line, completed=self.place["learned"])
+
+    def _save(self, finished: bool) -> None:
+        """Write the model, with the place in its data while they are not finished."""
+        if _version(self.file) != self.written:
+            raise OcilError(
+                f"Something else has written {self.file} in the meantime; what it wrote was kept. "
+                "Run this command again to teach it as well."
+            )
+        unfinished = {k: v for k, v in self.model._unfinished.items() if k != self.content}
+        if not finished:
+            unfinished[self.content] = self.place
+        self.model._unfinished = dict(list(unfinished.items())[-MOST_UNFINISHED:])
+        write_atomic(self.file, self.model._blob())
+        self.written = _version(self.file)
+
+
+def _content(part: Part) -> str:
+    """Fingerprint of items and labels in their order."""
+    labels = "\0".join(f"{type(label).__name__} {label}" for label in part.labels)
+    return fingerprint((part.items, np.frombuffer(labels.encode(), np.uint8)))
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Changes whenever the file is replaced; None while there is none."""
+    if not file.exists():
+        return None
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
