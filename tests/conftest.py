@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,17 @@ def run(tmp_path: Path, plan: Callable[..., Any]) -> Callable[..., dict[str, Any
         return start_run(plan(method, **changes), tmp_path / out)
 
     return make
+
+
+@pytest.fixture
+def within_seconds() -> Iterator[None]:
+    """A test that hangs fails after ten seconds."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -289,10 +289,25 @@ def test_a_run_that_is_not_finished_is_not_shown(ocil: Ocil, runner: Ocil, tmp_p
     assert "step 0 of ?" in ocil("show", tmp_path / "run").err
 
 
+@pytest.mark.parametrize("part", ["events.jsonl", "checkpoints"])
+def test_parts_of_a_run_without_its_settings(ocil: Ocil, tmp_path: Path, part: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / part).mkdir()
+    found = ocil("show", tmp_path / "run")
+    assert found.is_sentence()
+    assert "without its settings.json" in found.err
+    assert "resume" not in found.err
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("lr = ", "is not valid TOML"),
+        ("lr = " + "9" * 5000, "is not valid TOML: Exceeds the limit"),
+        ("lr = " + "9" * 400, "lr in .*a.toml has 1329 bits but must be below"),
+        ("memory = 0x" + "f" * 5000, "memory in .*a.toml has 20000 bits but must be below"),
+        ("data = [0x" + "f" * 5000 + "]", "data in .*a.toml is list but must be str"),
+        ("lr = " + "[" * 5000, "is not valid TOML"),
         ("memroy = 5", "Unknown setting 'memroy' in .*a.toml. Did you mean 'memory'"),
         ('lr = "fast"', "lr in .*a.toml is 'fast' but must be float"),
         ("data = ['mnist']", "must be str"),

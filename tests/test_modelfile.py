@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,31 @@ def forged(blob: bytes, **changes: Any) -> bytes:
 def test_forged_content_is_a_sentence(blob: bytes, tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "a.ocil").write_bytes(forged(blob, **changes))
     with pytest.raises(OcilError):
+        ocil.load(tmp_path / "a.ocil")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t, k: t.pop(f"{k}.step"), r"has \['exp_avg', 'exp_avg_sq'\], not"),
+        (lambda t, k: t.pop(f"{k}.exp_avg"), r"has \['exp_avg_sq', 'step'\], not"),
+        (lambda t, k: t.update({f"{k}.momentum_buffer": torch.zeros(1)}), "momentum_buffer"),
+        (lambda t, k: t.update({f"{k}.exp_avg": torch.zeros(())}), "not its parameter's shape"),
+        (lambda t, k: t.update({f"{k}.step": torch.zeros(3)}), "not its parameter's shape"),
+        (lambda t, k: t.update({f"{k}.step": torch.tensor(True)}), "holds torch.bool"),
+        (
+            lambda t, k: t.update({"learner.optimizer.99.step": torch.tensor(1.0)}),
+            "no parameter 99",
+        ),
+    ],
+)
+def test_a_forged_state_of_the_optimiser(
+    blob: bytes, tmp_path: Path, change: Callable[[dict[str, Any], str], Any], said: str
+) -> None:
+    note, tensors = modelfile.parse(blob)
+    change(tensors, "learner.optimizer.0")
+    (tmp_path / "a.ocil").write_bytes(modelfile.dump(note, tensors))
+    with pytest.raises(OcilError, match=said):
         ocil.load(tmp_path / "a.ocil")
 
 

@@ -14,6 +14,7 @@ import torch
 from ocil.errors import OcilError
 from ocil.mixture.diagnostics import at_floor, spread
 from ocil.modelfile import ModelFile
+from ocil.run.session import UNFIT
 from ocil.text import html, plain
 
 PICTURES = 8  # of the memory, for each class
@@ -61,8 +62,9 @@ def describe(content: ModelFile) -> Facts:
     """The facts of a file, as far as they can be told; strange content is an OcilError."""
     try:
         return _describe(*content)
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise OcilError(f"The model's content does not fit together ({error}).") from error
+    except UNFIT as error:
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"The model's content does not fit together ({problem}).") from error
 
 
 def _describe(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Facts:

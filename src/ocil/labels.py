@@ -41,5 +41,7 @@ def _plain(label: Any) -> int | str:
     """A label as plain data, which can be saved: numbers of NumPy are unpacked."""
     value = label.item() if hasattr(label, "item") else label
     if type(value) not in (int, str):
-        raise OcilError(f"A label is {value!r}; labels must be integers or text.")
+        raise OcilError(f"A label is {str(value)[:80]!r}; labels must be integers or text.")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise OcilError(f"A label has {value.bit_length()} bits; give integers below 2^63.")
     return value

@@ -16,7 +16,7 @@ from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.modelfile import ModelFile
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.session import Session, State
+from ocil.run.session import UNFIT, Session, State
 from ocil.samples import Form
 from ocil.settings import Settings, from_mapping, to_mapping
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 IMAGES = "learner.memory.column."
 MOST_UNFINISHED = 20  # data sets whose place `ocil learn` keeps; of more the oldest go
 LARGEST_ITEM = 1 << 26  # numbers in one item
-_UNFIT = (LookupError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError)
 
 
 def note_of(model: Classifier, memory: bool) -> ModelFile:
@@ -72,7 +71,7 @@ def restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
     """The attributes of the classifier in a file: its parameters, and its state under _names."""
     try:
         return _restored(content, net)
-    except _UNFIT as error:
+    except UNFIT as error:
         problem = " ".join(str(error).split())[:200].rstrip(".")
         raise OcilError(f"its content does not fit together ({problem}); copy it again.") from error
 
@@ -98,11 +97,13 @@ def _restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
     with offering(module):
         session = Session(kind, settings, form.shape)
     session._load(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
+    if (held := state.get(f"{IMAGES}x")) is not None and _dtype(held) != form.dtype:
+        raise ValueError(f"the memory holds items of {held.dtype}")
     pending = None
     if "pending" in scalars:
         x = tensors["pending.x"]
         labels = samples.labels(scalars["pending"], len(x), known)
-        if Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")) != form or not labels:
+        if Form(tuple(x.shape[1:]), _dtype(x)) != form or not labels:
             raise ValueError("the pending samples are of another form")
         pending = x, labels
     counts = note["counts"]
@@ -133,6 +134,10 @@ def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
         ):
             raise ValueError("its place in the data is none")
     return found
+
+
+def _dtype(x: torch.Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
 
 
 def _form(note: dict[str, Any]) -> Form:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ocil.errors import OcilError, suggest
+from ocil.plainfile import read_plain
 
+TOML_BYTES = 1 << 20
 # Settings that change how a run is carried out, not the question it answers: they stay out of the
 # job id, so a study finds a finished run again whatever machine made it.
 NOT_IN_JOB = frozenset({"checkpoint_every", "threads", "device", "latents"})
@@ -160,6 +162,10 @@ def checked(kind: type[Settings], values: Mapping[str, Any], where: str) -> dict
 
 def _coerce(key: str, value: Any, hint: Any, where: str) -> Any:
     """Accept exactly what the type hint says (and an int where a float is asked for)."""
+    if type(value) is int and abs(value) >= 2**64:
+        raise OcilError(
+            f"Setting {key} in {where} has {value.bit_length()} bits but must be below 2^63."
+        )
     union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if union else (hint,)
     for option in options:
@@ -174,7 +180,16 @@ def _coerce(key: str, value: Any, hint: Any, where: str) -> Any:
         elif type(value) is option:
             return value
     wanted = _readable(options)
-    raise OcilError(f"Setting {key} in {where} is {value!r} but must be {wanted}.")
+    raise OcilError(f"Setting {key} in {where} is {_shown(value)} but must be {wanted}.")
+
+
+def _shown(value: Any) -> str:
+    """A value for a sentence; what is long, or cannot be written, is cut short."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits within
+        text = type(value).__name__
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _readable(options: tuple[Any, ...]) -> str:
@@ -277,8 +292,9 @@ def question_id(method: str, settings: Mapping[str, Any]) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain data, or one sentence on what is wrong with it."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_plain(path, TOML_BYTES).decode("utf-8"))
     except OSError as error:
         raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise OcilError(f"{path} is not valid TOML: {error}.") from error
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"{path} is not valid TOML: {problem}.") from error

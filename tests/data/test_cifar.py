@@ -194,3 +194,23 @@ def test_hostile_archives(
     monkeypatch.setattr("ocil.data.cifar._ARCHIVE_BYTES", 2_000_000)
     with pytest.raises(OcilError, match=message):
         load("cifar10", archive_with(tmp_path, *members))
+
+
+@pytest.mark.parametrize(
+    "opcode", [b"p2000000\n", b"r\x80\x84\x1e\x00"], ids=["PUT", "LONG_BINPUT"]
+)
+def test_a_memo_bomb_in_every_protocol(opcode: bytes) -> None:
+    """An index of two million makes a table of 32 megabytes; nothing stops at that."""
+    with pytest.raises(Damage, match="memo index 2000000 at byte 1"):
+        read_plain_pickle(b"}" + opcode + b".")
+
+
+def test_an_archive_whose_sum_is_wrong(make_batches: Callable[..., Path]) -> None:
+    """tar has no sum over its content; that of gzip stands at the end."""
+    root = make_batches(form="tar")
+    path = root / "cifar10" / "cifar-10-python.tar.gz"
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(OcilError, match="CRC"):
+        load("cifar10", root)

@@ -279,3 +279,21 @@ def test_full_disk(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ocil.data.download._copy", full)
     with pytest.raises(OcilError, match=r"No space left on device.*free 1 MB there"):
         fetch(source_at(server.url), tmp_path)
+
+
+def test_a_failed_fetch_leaves_nothing(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(OcilError):
+        fetch(source_at("http://127.0.0.1:9/x"), tmp_path / "a" / "b", timeout=5)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mnist").mkdir()
+    with pytest.raises(OcilError):
+        fetch(source_at("http://127.0.0.1:9/x"), tmp_path, timeout=5)
+    assert list((tmp_path / "mnist").iterdir()) == []
+
+
+def test_a_failed_fetch_keeps_what_was_there(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "mine.txt").write_text("mine")
+    with pytest.raises(OcilError):
+        fetch(source_at("http://127.0.0.1:9/x"), tmp_path, timeout=5)
+    assert (tmp_path / "mnist" / "mine.txt").read_text() == "mine"

@@ -174,3 +174,22 @@ def test_changed_bytes_in_a_zip(make_tiny: Callable[..., Path]) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(OcilError, match="CRC"):
         load("tiny-imagenet", root)
+
+
+def test_a_member_without_a_name_and_a_part_without_images(
+    make_tiny: Callable[..., Path], one_sentence: Callable[..., None]
+) -> None:
+    root = make_tiny("zip")
+    path = root / "tiny-imagenet" / "tiny-imagenet-200.zip"
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        name = archive.namelist()[0].encode()
+    at = data.rindex(name) - 46  # the entry of the central directory begins so far before its name
+    assert data[at : at + 4] == b"PK\x01\x02"
+    path.write_bytes(data[: at + 28] + b"\0\0" + data[at + 30 :])
+    with pytest.raises(OcilError) as caught:
+        load("tiny-imagenet", root)
+    one_sentence(caught.value, str(path))
+    path.write_bytes(data.replace(b"train/", b"tr_in/"))
+    with pytest.raises(OcilError, match="train holds 0 images"):
+        load("tiny-imagenet", root)

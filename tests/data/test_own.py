@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -262,3 +263,132 @@ def test_a_column_label_is_the_label_beside_x_and_y(tmp_path: Path, names: tuple
     part = read_own(tmp_path / "t.parquet")["train"]
     assert part.labels == [0, 1, 0, 1]
     assert part.items[:, 1].tolist() == [1, 2, 3, 4]
+
+
+def arrays(path: Path, *names: str) -> Path:
+    """Items where a name speaks of them, else labels; ten of each, told apart by their value."""
+    items = {n: np.full((10, 3), float(i)) for i, n in enumerate(names) if n.lower() in ITEMS}
+    labels = {n: np.arange(10) % 2 + 2 * i for i, n in enumerate(names) if n.lower() not in ITEMS}
+    np.savez(path, **items, **labels)
+    return path
+
+
+ITEMS = ("x", "images", "x_train", "x_test", "x_val", "train_images", "test_images", "val_images")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("x_train", "y_train", "x", "y"), "x, x_train, y and y_train.*whole or in parts"),
+        (("x_train", "x", "y"), "x, x_train and y.*whole or in parts"),
+        (("x_train", "x_test", "y_test"), "x_train but no labels beside it"),
+        (("x_train", "y_train", "x_test"), "x_test but no labels beside it"),
+        (("x_train", "y_train", "y_test"), "y_test but no items beside it"),
+        (("x", "images", "y"), "x and images could both be the items"),
+        (("x", "y", "labels"), "y and labels could both be the labels"),
+        (("x_train", "train_images", "y_train"), "x_train and train_images could both"),
+        (("X", "x", "y"), "X and x could both be the items"),
+    ],
+)
+def test_arrays_that_cannot_be_meant_are_refused(
+    tmp_path: Path, names: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(OcilError, match=said):
+        OwnData(arrays(tmp_path / "a.npz", *names)).dataset
+
+
+@pytest.mark.parametrize(
+    ("names", "taken", "said"),
+    [
+        (("x", "y"), (0, None), ""),
+        (("x_train", "y_train", "x_test", "y_test"), (0, 2), ""),
+        (("images", "labels", "weights"), (0, None), "not used: weights"),
+        (
+            ("train_images", "train_labels", "x_val", "y_val", "test_images", "test_labels"),
+            (0, 4),
+            "train is train_images and train_labels, test is test_images and test_labels; "
+            "not used: x_val, y_val",
+        ),
+        (("x_train", "y_train", "x_val", "y_val"), (0, 2), "test is x_val and y_val"),
+    ],
+)  # fmt: skip
+def test_what_is_taken_of_an_npz_is_said(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    names: tuple[str, ...],
+    taken: tuple[int, int | None],
+    said: str,
+) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, **{n: np.full((10, 3), float(i)) if n in ITEMS else np.arange(10) % 2
+                      for i, n in enumerate(names)})  # fmt: skip
+    found = OwnData(path).dataset
+    assert (found.train_images == taken[0]).all()
+    if taken[1] is not None:
+        assert (found.test_images == taken[1]).all()
+    assert len(caplog.messages) == bool(said)
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\0\0",
+        b"(" * 400,
+        b"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
+        b"{'descr': '<f4', 'fortran_order': 5, 'shape': (2,), }",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }",
+    ],
+)
+def test_a_damaged_header_of_an_array(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / "a.npz"
+    body = b"\x93NUMPY\x01\0" + struct.pack("<H", len(header) + 1) + header + b"\n" + b"\0" * 8
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, body)
+    with pytest.raises(OcilError, match="cannot be used"):
+        OwnData(path).dataset
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_a_camera_that_was_turned(tmp_path: Path, orientation: int) -> None:
+    """Red left of green: what the camera held sideways comes out upright, also its size."""
+    turned = {1: lambda p: p, 3: lambda p: p[::-1, ::-1], 6: np.rot90, 8: lambda p: np.rot90(p, 3)}
+    upright = np.zeros((16, 32, 3), np.uint8)
+    upright[:, :16, 0] = upright[:, 16:, 1] = 255
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for label in ("ant", "bee"):
+        (tmp_path / label).mkdir()
+        for i in range(2):
+            stored = np.ascontiguousarray(turned[orientation](upright))
+            place = tmp_path / label / f"{i}.jpg"
+            Image.fromarray(stored).save(place, "JPEG", quality=95, exif=exif)
+    found = OwnData(tmp_path).dataset.train_images[0]
+    assert found.shape == (3, 16, 32)
+    assert found[0, 8, 8] > 200 > 60 > found[0, 8, 24]
+    assert found[1, 8, 24] > 200 > 60 > found[1, 8, 8]
+
+
+def test_offsets_of_a_saved_table_that_point_outside(tmp_path: Path) -> None:
+    """pyarrow itself would read the memory beside the buffer."""
+    save_to_disk(tmp_path / "one", table("embedding"))
+    path = tmp_path / "one" / "data-00000-of-00001.arrow"
+    data, offsets = path.read_bytes(), np.arange(0, 26, 2, dtype=np.int32).tobytes()
+    assert data.count(offsets) == 1
+    for wrong in (np.int32(2**30), np.int32(-(2**30))):
+        path.write_bytes(data.replace(offsets, offsets[:-4] + wrong.tobytes()))
+        with pytest.raises(OcilError, match="cannot be used"):
+            OwnData(tmp_path / "one").dataset
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_pipe_is_no_file_to_read(tmp_path: Path, folder: Path, within_seconds: None) -> None:
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(OcilError, match="no regular file"):
+        OwnData(tmp_path / "a.npz").dataset
+    os.mkfifo(folder / "ant" / "9.png")
+    with pytest.raises(OcilError, match=r"9\.png.* no regular file"):
+        OwnData(folder, resize=8).dataset

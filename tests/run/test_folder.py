@@ -161,3 +161,35 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     run.events.symlink_to("/dev/full")
     with pytest.raises(OcilError, match=r"No space left on device\. Free some space"):
         run.append({"event": "evaluation"})
+
+
+PARTS = ("settings.json", "record.json", "data.json", "events.jsonl", "latents.safetensors")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("name", [*PARTS, "checkpoints/step-00000001.json"])
+def test_a_pipe_in_a_run_folder_is_not_waited_for(
+    tmp_path: Path, plan: MakePlan, name: str, within_seconds: None
+) -> None:
+    from ocil.run import checkpoint, latentfile
+    from ocil.run.reading import read_record
+
+    folder = RunFolder(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    readers: dict[str, Callable[[], Any]] = {
+        "settings.json": folder.plan,
+        "record.json": lambda: read_record(tmp_path),
+        "data.json": folder.own_data,
+        "events.jsonl": folder.read_events,
+        "latents.safetensors": lambda: latentfile.read(tmp_path / name),
+    }
+    with pytest.raises(OcilError, match="no regular file"):
+        readers.get(name, lambda: checkpoint.read(tmp_path / name))()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_events_are_not_written_into_a_pipe(tmp_path: Path, within_seconds: None) -> None:
+    os.mkfifo(tmp_path / "events.jsonl")
+    with pytest.raises(OcilError, match="no regular file"):
+        RunFolder(tmp_path).append({"event": "start"})

@@ -145,6 +145,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_run_without_a_record_says_how_to_finish_it(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{}")
     with pytest.raises(OcilError, match="ocil resume"):
         reading.read_record(tmp_path)
 
@@ -185,3 +186,16 @@ def test_older_records_count_the_step_of_dynamic_preservation(
     assert reading.read_record(write(tmp_path, record))["gradient_steps_per_batch"] == shown
     other = record | {"method": "er"}
     assert reading.read_record(write(tmp_path, other))["gradient_steps_per_batch"] == stored
+
+
+@pytest.mark.parametrize("key", ["seed", "seconds", "memory", "bytes_held"])
+def test_an_integer_beyond_64_bits_is_refused(tmp_path: Path, key: str) -> None:
+    with pytest.raises(OcilError, match=f"wrong value for the key '{key}'"):
+        reading.read_record(write(tmp_path, RECORD | {key: 10**400}))
+
+
+def test_only_a_run_that_can_be_continued_is_said_to(tmp_path: Path) -> None:
+    with pytest.raises(OcilError) as caught:
+        reading.read_record(tmp_path)
+    assert "ocil resume" not in str(caught.value)
+    assert "ocil run" in str(caught.value)

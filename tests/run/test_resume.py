@@ -322,3 +322,19 @@ def test_a_run_begun_before_a_setting_existed_goes_on(
     (out / "settings.json").write_text(json.dumps(content))
     assert same(resume_run(out), whole)
     assert resumed_at(out)[-1] > 0
+
+
+def test_an_evaluation_that_was_altered_is_noticed(
+    tmp_path: Path, run: Callable[..., dict[str, Any]]
+) -> None:
+    """The record is made of the events: a flipped digit would change a result unnoticed."""
+    run()
+    (tmp_path / "run" / "record.json").unlink()
+    events = tmp_path / "run" / "events.jsonl"
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    row = next(line for line in lines if line["event"] == "evaluation" and sum(line["total"]))
+    label = next(i for i, n in enumerate(row["total"]) if n)
+    row["correct"][label] = (row["correct"][label] + 1) % (row["total"][label] + 1)
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(OcilError, match=r"events.jsonl was altered before step"):
+        resume_run(tmp_path / "run")

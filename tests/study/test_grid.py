@@ -89,6 +89,11 @@ def test_the_file_names_a_study_without_a_name(study: Callable[[str], Study]) ->
         ('name = "../x"\n[[grid]]\nmethod = "er"', "lower-case letters"),
         ('name = 5\n[[grid]]\nmethod = "er"', "lower-case letters"),
         ("x = ", "is not valid TOML"),
+        (
+            '[[grid]]\nmethod = "er"\n'
+            + "".join(f"{k} = {list(range(1, 60))}\n" for k in ("seed", "memory", "batch")),
+            "describes 2.05e\\+05 jobs, at most 100000 are read; shorten its lists",
+        ),
     ],
 )
 def test_a_bad_file_is_one_sentence(study: Callable[[str], Study], text: str, said: str) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -374,3 +375,18 @@ def test_a_record_of_this_study_counts_under_any_folder_name(
     said = ocil("study", file, "--out", out)
     assert "2 jobs, 2 finished" in said.out
     assert len(record_files(out)) == 2
+
+
+def test_a_worker_that_complains_a_lot_is_not_blocked(
+    tmp_path: Path, plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, within_seconds: None
+) -> None:
+    """A pipe that nobody reads takes 64 kilobytes and then stops its writer."""
+    worker = tmp_path / "worker"
+    code = "import sys; sys.stderr.write('x' * 199 + chr(10)); sys.stderr.write('y' * 200_000)"
+    worker.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}; sys.exit(2)"\n')
+    worker.chmod(0o755)
+    monkeypatch.setattr(local.sys, "executable", str(worker))
+    job = Job(plan(), tmp_path / "job")
+    local.carry_out([job], 1, None, lambda _: None)
+    assert job.state == "failed"
+    assert len(job.message) <= 2000 and job.message.endswith("yyy")

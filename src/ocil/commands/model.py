@@ -13,16 +13,15 @@ import numpy as np
 import tyro
 
 from ocil.commands.parsing import parse, say
+from ocil.data.arrays import read_items
 from ocil.data.damage import reading_own
 from ocil.data.pictures import FILE_BYTES, decode_all
-from ocil.data.tables import npy, read_npz
 from ocil.errors import OcilError
+from ocil.plainfile import open_plain
 from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier
-
-ARRAY_BYTES = 4 << 30
 
 
 def picture_shape(model: Classifier) -> Any:
@@ -74,7 +73,7 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str,
     names = [str(file) for file in files]
 
     def read(i: int) -> bytes:
-        with reading_own(files[i]), files[i].open("rb") as stream:
+        with reading_own(files[i]), open_plain(files[i]) as stream:
             return stream.read(FILE_BYTES)
 
     x, kept = decode_all(names, read, None, bad, shape)
@@ -83,11 +82,7 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str,
 
 def _array(path: Path) -> np.ndarray:
     with reading_own(path):
-        if path.suffix.lower() == ".npz":
-            return next(iter(read_npz(path, labelled=False).values())).items  # type: ignore
-        if path.stat().st_size > ARRAY_BYTES:
-            raise OcilError(f"{path} is larger than {ARRAY_BYTES} bytes.")
-        return npy(path.read_bytes())
+        return read_items(path)
 
 
 def _answers(model: Classifier, x: np.ndarray, name: Any) -> list[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ import tyro
 
 from ocil.commands.parsing import parse, say
 from ocil.errors import OcilError
+from ocil.plainfile import read_plain
 from ocil.run.reading import RECORD_NAME, Record, find_records, read_record
 
 if TYPE_CHECKING:
@@ -33,10 +34,15 @@ def show(words: list[str]) -> None:
     if (folder / RECORD_NAME).exists() or folder.is_file():
         say(*renderables(read_record(folder)))
         return
-    if (folder / "settings.json").exists():
+    if (folder / "settings.json").is_file():
         go_on = shlex.quote(str(folder))
         raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {go_on}`.")
     found = find_records(folder)
+    if not found and ((folder / "events.jsonl").exists() or (folder / "checkpoints").exists()):
+        raise OcilError(
+            f"{folder} holds parts of a run without its settings.json, so it can neither be shown "
+            "nor continued; copy the whole folder again, or start anew with `ocil run`."
+        )
     if not found:
         raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
     say(*overviews([record for _, record in found]))
@@ -56,8 +62,11 @@ def overviews(records: Sequence[Record]) -> Iterator[Blocks]:
 def _progress(folder: Path) -> str:
     """How far a run got, from its events."""
     step, steps = 0, "?"
-    events = folder / "events.jsonl"
-    for line in events.read_text(errors="replace").splitlines() if events.exists() else []:
+    try:
+        lines = read_plain(folder / "events.jsonl").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
         try:
             event = json.loads(line)
             step, steps = event.get("step", step), event.get("steps", steps)

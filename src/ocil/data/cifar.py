@@ -17,6 +17,7 @@ from ocil.data.unpickle import PickledArray, read_plain_pickle
 _MEMBER_BYTES = 256 << 20
 _ARCHIVE_BYTES = 512 << 20  # unpacked
 _MOST_MEMBERS = 100
+_CHUNK = 1 << 20
 
 
 def batches_decoder(source: Source, found: Found) -> Decoder:
@@ -107,6 +108,8 @@ def tar_members(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes
                     if len(data) != member.size:
                         raise Damage(f"it ends within {name}")
                     yield name, data
+        while limited.read(_CHUNK):  # the sum of a gzip file stands at its end
+            pass
 
 
 def _refuse_strange(member: tarfile.TarInfo, count: int) -> None:

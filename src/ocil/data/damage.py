@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,14 +19,23 @@ class Damage(Exception):
     """What is wrong with a file's content, as a part of a sentence; never leaves this package."""
 
 
-_CONTENT_ERRORS = (
+# All that content can provoke in the readers of numpy, Pillow, pyarrow and Python itself.
+CONTENT_ERRORS = (
     Damage,
     EOFError,
     OSError,  # gzip, Pillow and pyarrow report bad content with it too
     ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    SyntaxError,  # numpy's headers are Python literals, and Pillow raises it too
+    SystemError,  # pyarrow
     NotImplementedError,
     RuntimeError,
     MemoryError,
+    tokenize.TokenError,
     struct.error,
     zlib.error,
     zipfile.BadZipFile,
@@ -42,7 +52,7 @@ def reading(source: Source, path: Path) -> Iterator[None]:
         raise OcilError(
             f"Cannot read {path} ({error.strerror}); make it a file that you may read."
         ) from error
-    except _CONTENT_ERRORS as error:
+    except CONTENT_ERRORS as error:
         problem = printable(error or type(error).__name__, 240).rstrip(".")
         again = f"delete it and run `ocil data get {source.name}`" if source.files else ""
         remedy = f"{again}, or copy it again" if again else "copy it again"
@@ -57,6 +67,6 @@ def reading_own(path: Path) -> Iterator[None]:
     except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
         what = printable(error.filename or path, 200)
         raise OcilError(f"Cannot read {what} ({error.strerror}); check the path.") from error
-    except (*_CONTENT_ERRORS, KeyError, TypeError, IndexError, AttributeError) as error:
+    except CONTENT_ERRORS as error:
         problem = printable(error or type(error).__name__, 240).rstrip(".")
         raise OcilError(f"{path} cannot be used: {problem}.") from error

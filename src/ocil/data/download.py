@@ -27,6 +27,7 @@ _CHUNK = 1 << 18
 _TRIES = 3  # of one address, as long as it keeps sending
 _TIMEOUT = 30.0  # seconds without a byte
 _LOCK_SECONDS = 3600.0
+_LOCK = ".lock"
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +48,15 @@ def fetch(
     Files that are there and as published are left alone; a part of a file is continued.
     """
     folder = root / source.name
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            for file in source.files:
-                _fetch_file(source, file, folder, progress, timeout)
+            try:
+                for file in source.files:
+                    _fetch_file(source, file, folder, progress, timeout)
+            except OcilError:
+                _tidy(folder, made)
+                raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = f"free {source.size / 1e6:.0f} MB there" if full else "make it a writable folder"
@@ -62,13 +67,29 @@ def fetch(
     return folder
 
 
+def _tidy(folder: Path, made: list[Path]) -> None:
+    """After a failure: no lock beside nothing, and no empty folders that were made for it."""
+    if [path.name for path in folder.iterdir()] == [_LOCK]:
+        (folder / _LOCK).unlink()
+        for place in made:
+            with contextlib.suppress(OSError):  # something else has come to lie there
+                place.rmdir()
+
+
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
+    lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
     try:
-        with FileLock(folder / ".lock", timeout=_LOCK_SECONDS):
+        while not (folder / _LOCK).exists() or not lock.is_locked:
+            lock.release()  # of a file that another process has tidied away while we waited
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
     except Timeout as error:
         raise OcilError(
             f"Another process has been fetching into {folder} for {_LOCK_SECONDS:.0f} seconds; "

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ocil.data.damage import CONTENT_ERRORS
 from ocil.data.dataset import Dataset, fingerprint, finished, update_with
 from ocil.data.decoder import Chunk, Decoder
 from ocil.data.source import Source
@@ -41,7 +42,7 @@ def open_entry(source: Source, entry: Path) -> Dataset | None:
         names = tuple(str(name) for name in facts["class_names"])
         known = str(facts["fingerprint"])
         return finished(source.name, (arrays[0], arrays[1]), (arrays[2], arrays[3]), names, known)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, OcilError) as error:
+    except (*CONTENT_ERRORS, OcilError) as error:
         logger.warning("The cache %s is damaged (%s) and is made again.", entry, error)
         return None
 

@@ -18,6 +18,7 @@ from ocil.data.damage import Damage, reading
 from ocil.data.dataset import Dataset, finished
 from ocil.data.places import Found
 from ocil.data.source import Source
+from ocil.plainfile import open_plain
 
 _UINT8 = 0x08
 _GZIP = b"\x1f\x8b"
@@ -61,7 +62,7 @@ def read_idx(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:
 
 def open_plain_or_gzip(path: Path) -> BinaryIO:
     """Open a file for reading, through gzip if it starts like one, whatever its name."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         zipped = stream.read(2) == _GZIP
     return cast(BinaryIO, gzip.open(path, "rb")) if zipped else path.open("rb")
 

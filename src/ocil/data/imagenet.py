@@ -41,8 +41,8 @@ def tiny_decoder(source: Source, found: Found) -> Decoder:
         train = _train_items(names, prefix, ids)
         test = _test_items(tree, names, prefix, ids)
         for part, items, limit in (("train", train, source.train), ("val", test, source.test)):
-            if len(items) > limit:
-                raise Damage(f"{part} holds {len(items)} images, at most {limit} are read")
+            if not 0 < len(items) <= limit:
+                raise Damage(f"{part} holds {len(items)} images, expected 1 to {limit}")
         class_names = _class_names(tree, names, prefix, ids)
     return Decoder(
         train=lambda: _decode(source, tree, train),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ocil.data import tables
+from ocil.data import arrays, tables
 from ocil.data.damage import Damage, reading_own
 from ocil.data.dataset import Dataset, fingerprint
 from ocil.data.pictures import ENDINGS, FILE_BYTES, Bad, Shape, decode_all
@@ -72,7 +72,7 @@ def read_own(
             else:
                 return _folder(path, resize, bad, shape)
         elif path.suffix in _SUFFIXES:
-            raw = (tables.read_npz if path.suffix == ".npz" else tables.read_parquet)(path)
+            raw = (arrays.read_npz if path.suffix == ".npz" else tables.read_parquet)(path)
         elif path.exists():
             raise Damage(f"it is no folder and does not end in {' or '.join(_SUFFIXES)}")
         else:
@@ -81,7 +81,7 @@ def read_own(
 
 
 def _parts(
-    raw: dict[str, tables.Raw], resize: int | None, bad: Bad, shape: Shape | None
+    raw: dict[str, arrays.Raw], resize: int | None, bad: Bad, shape: Shape | None
 ) -> dict[str, Part]:
     from ocil import samples
 
@@ -98,20 +98,17 @@ def _parts(
     return parts
 
 
-TESTS = ("test", "val", "valid", "validation")
-
-
 def _folder(path: Path, resize: int | None, bad: Bad, shape: Shape | None) -> dict[str, Part]:
     """One folder per class, or train/ and perhaps test/ (or val/) with one folder per class each.
 
-    Of several parts to test on the first of TESTS counts. Hidden folders hold no class.
+    Of several parts to test on the first of arrays.TESTS counts. Hidden folders hold no class.
     """
     files = [name.split("/") for name in sorted(FolderTree(path).names())]
     files = [f for f in files if f[-1].lower().endswith(ENDINGS)]
     files = [f for f in files if not any(p.startswith(".") or p == "__MACOSX" for p in f)]
     tops = {f[0] for f in files if len(f) > 1}
-    test = next((t for t in TESTS if t in tops), None)
-    nested = tops <= {"train", *TESTS} and any(f[0] == "train" and len(f) > 2 for f in files)
+    test = next((t for t in arrays.TESTS if t in tops), None)
+    nested = tops <= {"train", *arrays.TESTS} and any(f[0] == "train" and len(f) > 2 for f in files)
     found = {"train": "train/"} if nested else {"train": ""}
     if nested and test:
         found["test"] = f"{test}/"

@@ -64,6 +64,7 @@ def _chunks(source: Source, pyarrow: Any, path: Path, limit: int) -> Iterator[Ch
         image, label = _columns(pyarrow, table.schema_arrow)
         rows = 0
         for batch in table.iter_batches(batch_size=_CHUNK, columns=[image, label]):
+            batch.validate(full=True)
             column = batch.column(0)
             data = column.field("bytes") if pyarrow.types.is_struct(column.type) else column
             images = np.empty((len(data), *source.shape), np.uint8)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ocil.data.damage import Damage
 from ocil.data.source import printable
+from ocil.plainfile import open_plain
 
 MOST_FILES = 400_000
 MOST_BYTES = 4 << 30  # unpacked, all files together
@@ -47,6 +48,8 @@ class FolderTree:
                         raise Damage(f"{printable(prefix + entry.name)} in it is a link")
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(f"{prefix}{entry.name}/")
+                    elif not entry.is_file(follow_symlinks=False):
+                        raise Damage(f"{printable(prefix + entry.name)} in it is no regular file")
                     else:
                         found.append(prefix + entry.name)
             if len(found) > MOST_FILES:
@@ -55,7 +58,7 @@ class FolderTree:
 
     def read(self, name: str, limit: int) -> bytes:
         """Read one file."""
-        with (self.path / name).open("rb") as stream:
+        with open_plain(self.path / name) as stream:
             data = stream.read(limit + 1)
         if len(data) > limit:
             raise Damage(f"{printable(name)} in it is larger than {limit} bytes")
@@ -87,15 +90,22 @@ class ZipTree:
         member = self._members[name]
         if member.file_size > limit:
             raise Damage(f"{printable(name)} in it is larger than {limit} bytes")
-        with self._zip.open(member) as stream:
-            data = stream.read(limit + 1)
-        if len(data) != member.file_size:
-            raise Damage(f"{printable(name)} in it has not the announced size")
-        return data
+        return read_member(self._zip, member)
+
+
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The content of a member; no more is unpacked than is announced."""
+    with archive.open(member) as stream:
+        data = stream.read(member.file_size + 1)
+    if len(data) != member.file_size:
+        raise Damage(f"{printable(member.filename)} in it has not the announced size")
+    return data
 
 
 def _refuse_strange(member: zipfile.ZipInfo) -> None:
     name = printable(member.filename)
+    if not member.filename:
+        raise Damage("a member has no name")
     parts = member.filename.split("/")
     if ".." in parts or member.filename.startswith("/") or "\\" in member.filename:
         raise Damage(f"member {name} points outside the archive")

@@ -95,6 +95,8 @@ class WeightAverage:
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
         self.updates = int(state.pop("updates"))
+        if self.updates < 0:
+            raise ValueError(f"the average has {self.updates} updates")
         self.model.load_state_dict(state)
         rows = [[head.classes for head in model.heads] for model in (self.model, self.live)]
         if rows[0] != rows[1]:

@@ -149,6 +149,9 @@ class _Filled(Sequence[list[int]]):
         return self.memory.members[self.memory.filled[rank]]
 
 
+_KINDS = (torch.uint8, torch.bool, torch.int64, torch.float32)
+
+
 def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> None:
     """Sizes before anything is allocated, and places 0..k-1 for the k slots of each class."""
     place, held = state["place"], {k: v for k, v in state.items() if k.startswith("column.")}
@@ -156,6 +159,8 @@ def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> No
         len(column) != len(place) or not len(column) for column in held.values()
     ):
         raise ValueError("the sizes of the memory do not fit together")
+    if any(column.dtype not in _KINDS for column in held.values()) or place.dim() != 1:
+        raise ValueError("the memory holds values of a type that it never has")
     if len(place):
         y = state["column.y"]
         if (

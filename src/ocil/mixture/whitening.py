@@ -16,6 +16,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ocil.errors import OcilError
+
 LEAST_RIDGE = 1e-5  # directions without variance must not count without end
 
 
@@ -42,8 +44,10 @@ class PooledCovariance:
         eye = torch.eye(len(covariance), dtype=torch.float64)
         # in units of the mean variance and in double precision: small directions keep their digits
         shrunk = torch.lerp((covariance / scale).double(), eye, max(self.ridge, LEAST_RIDGE))
-        lower = torch.linalg.cholesky(shrunk).to(covariance.dtype) * scale.sqrt()
-        return lower.to(self.covariance.device)
+        lower, failed = torch.linalg.cholesky_ex(shrunk)
+        if failed:
+            raise OcilError("The shared covariance is no longer finite; lower --lr.")
+        return (lower.to(covariance.dtype) * scale.sqrt()).to(self.covariance.device)
 
     def distances(self, z: Tensor, mu: Tensor) -> Tensor:
         """Squared distances of z (n, d) to mu (C, K, d) -> (n, C, K)."""
@@ -61,3 +65,6 @@ class PooledCovariance:
             raise ValueError(f"the covariance is not of {len(self.covariance)} dimensions")
         self.covariance = state["covariance"].to(self.covariance).clone()
         self.updates = int(state["updates"])
+        if self.updates < 0:
+            raise ValueError(f"the covariance has {self.updates} updates")
+        self.factor()  # raises for what is no covariance

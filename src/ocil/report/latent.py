@@ -22,7 +22,7 @@ from ocil.run import latentfile
 from ocil.run.latentfile import Latents
 from ocil.run.reading import Record, find_records
 
-POINTS = 1_000  # features in a picture; t-SNE of all that a file holds takes three times as long
+POINTS = 1_000  # features in a picture, and centroids: t-SNE takes longer with each of them
 DIMENSIONS = 50  # kept before t-SNE: the rest is noise that costs time
 NEIGHBOURS = 30.0  # perplexity
 
@@ -77,15 +77,16 @@ def picture(kept: Kept, title: str, points: int = POINTS) -> dict[str, Any]:
     latents = kept.latents
     chosen = balanced(latents.labels, points)
     chosen = chosen[np.argsort(latents.labels[chosen], kind="stable")]  # class after class
-    place = embed(np.concatenate([latents.features[chosen], latents.centroids]))
-    classes = [*latents.labels[chosen].tolist(), *latents.centroid_labels.tolist()]
+    stand = balanced(latents.centroid_labels, points)
+    place = embed(np.concatenate([latents.features[chosen], latents.centroids[stand]]))
+    classes = [*latents.labels[chosen].tolist(), *latents.centroid_labels[stand].tolist()]
     return {
         "title": title,
         "path": kept.path,
         "x": np.round(place[:, 0], 3).tolist(),
         "y": np.round(place[:, 1], 3).tolist(),
         "label": [text.plain(latents.class_names[c], 40) for c in classes],
-        "kind": ["feature"] * len(chosen) + ["centroid"] * len(latents.centroids),
+        "kind": ["feature"] * len(chosen) + ["centroid"] * len(stand),
     }
 
 
@@ -112,10 +113,10 @@ def balanced(classes: NDArray[np.int32], count: int) -> NDArray[np.int64]:
     >>> balanced(np.array([0, 0, 0, 1, 2], np.int32), 4).tolist()
     [0, 1, 3, 4]
     """
-    turn = np.zeros(len(classes), np.int64)
-    for c in np.unique(classes):
-        own = np.flatnonzero(classes == c)
-        turn[own] = np.arange(len(own))
+    order = np.argsort(classes, kind="stable")
+    _, first, counts = np.unique(classes[order], return_index=True, return_counts=True)
+    turn = np.empty(len(classes), np.int64)
+    turn[order] = np.arange(len(classes)) - first.repeat(counts)
     return np.sort(np.argsort(turn, kind="stable")[:count])
 
 

@@ -20,12 +20,14 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from ocil.errors import OcilError
+from ocil.plainfile import read_plain
 from ocil.run.files import canonical, make_folder, write_atomic
 from ocil.run.session import State
 
 log = logging.getLogger("ocil")
 KEPT = 2
 MAX_THREADS = 4096
+LARGEST = 1 << 36  # bytes
 SCHEMA = 1
 # All that a file with any content can provoke while it is read.
 _UNREADABLE = (
@@ -34,6 +36,7 @@ _UNREADABLE = (
     LookupError,
     TypeError,
     AttributeError,
+    ArithmeticError,
     RecursionError,
     SafetensorError,
 )
@@ -90,13 +93,13 @@ def latest(folder: Path) -> Checkpoint | None:
 def read(path: Path) -> Checkpoint:
     """Read one checkpoint; anything that does not add up is an OcilError."""
     try:
-        note = json.loads(path.read_bytes())
+        note = json.loads(read_plain(path))
         check = note.pop("check")
         if hashlib.sha256(canonical(note)).hexdigest() != check:
             raise OcilError(f"Checkpoint {path} was altered.")
         if note["schema"] > SCHEMA:
             raise OcilError(f"Checkpoint {path} was made by a newer ocil; upgrade ocil.")
-        blob = path.with_suffix(".safetensors").read_bytes()
+        blob = read_plain(path.with_suffix(".safetensors"), LARGEST)
         if hashlib.sha256(blob).hexdigest() != note["sha256"]:
             raise OcilError(
                 f"Checkpoint {path.with_suffix('.safetensors')} is truncated or altered."

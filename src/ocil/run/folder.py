@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from typing import Any
 from ocil.data.own import OwnData
 from ocil.errors import Busy, OcilError
 from ocil.learners import registry
+from ocil.plainfile import NOT_REGULAR, read_plain
 from ocil.run import latentfile
 from ocil.run.files import cannot_write, locked, make_folder, remove_leftovers, write_atomic
 from ocil.run.reading import read_record
 from ocil.settings import Settings, from_mapping, job_id, question_id, to_mapping
 
 SCHEMA = 1
+NOTE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class RunFolder:
     def plan(self) -> Plan:
         """Read back what the run is."""
         try:
-            content = json.loads(self.settings.read_bytes())
+            content = json.loads(read_plain(self.settings, NOTE_BYTES))
             if content["schema"] > SCHEMA:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
             kind = registry.get(content["method"]).settings_type
@@ -124,7 +127,7 @@ class RunFolder:
         if not self.data.exists():
             return None
         try:
-            place = json.loads(self.data.read_bytes())
+            place = json.loads(read_plain(self.data, NOTE_BYTES))
             path, resize, bad = (place[key] for key in ("path", "resize", "bad"))
             if not isinstance(path, str) or type(resize) not in (int, type(None)):
                 raise TypeError("its values have other types")
@@ -142,6 +145,8 @@ class RunFolder:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             handle = os.open(self.events, flags, 0o644)
             try:
+                if stat.S_ISFIFO(os.fstat(handle).st_mode):  # nobody reads what a pipe takes
+                    raise OSError(errno.EINVAL, NOT_REGULAR)
                 # A kill can leave half a line behind: start on a fresh one.
                 torn = False
                 if os.fstat(handle).st_size:
@@ -157,15 +162,20 @@ class RunFolder:
 
     def read_events(self) -> list[dict[str, Any]]:
         """All whole lines; torn ones are left out."""
+        if not self.events.exists():
+            return []
+        try:
+            lines = read_plain(self.events).splitlines()
+        except OSError as error:
+            raise OcilError(f"Cannot read {self.events}: {error.strerror}.") from error
         events = []
-        if self.events.exists():
-            for line in self.events.read_bytes().splitlines():
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(event, dict):
-                    events.append(event)
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(event, dict):
+                events.append(event)
         return events
 
     def sync_events(self) -> None:

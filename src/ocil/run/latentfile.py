@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocil.errors import OcilError
+from ocil.plainfile import open_plain
 from ocil.run.reading import MAX_CLASSES, MAX_TEXT
 
 NAME = "latents.safetensors"
@@ -66,7 +67,7 @@ def read(path: Path) -> Latents:
     try:
         return _checked(*_parse(path))
     except OSError as error:
-        raise OcilError(f"{path} cannot be read ({error.strerror}); check its rights.") from None
+        raise OcilError(f"{path} cannot be read ({error.strerror}); check it.") from None
     except _Wrong as problem:
         raise OcilError(f"{path} {problem}.") from None
 
@@ -76,7 +77,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         header = int.from_bytes(stream.read(8), "little")
         _need(8 <= size <= LARGEST, f"has {size} bytes, a file of latents has 8 to {LARGEST}")

@@ -16,13 +16,12 @@ import torch
 from ocil import data
 from ocil.data.own import OwnData
 from ocil.errors import OcilError, Stopped
-from ocil.run import checkpoint, latentfile, latents, record
+from ocil.run import checkpoint, latentfile, latents, past, record
 from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
 from ocil.run.files import write_atomic
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_sound, is_due, set_threads, stop_requests
-from ocil.run.reading import evaluation_is_sound
 from ocil.run.session import Session
 from ocil.stream import Piece, Stream, probe_indices
 
@@ -200,6 +199,7 @@ class _Run:
     def _save(self) -> None:
         self.folder.sync_events()
         progress = {"seconds": self.seconds, "threads": self.threads, "of": self._identity()}
+        progress["told"] = past.told(self.evaluations + self.inside)
         checkpoint.save(self.folder.checkpoints, self.session.state(), progress)
         self._tell({"event": "checkpoint", "step": self.session.step})
 
@@ -216,9 +216,15 @@ class _Run:
             # The number of threads decides the bits: use what the run began with.
             self.threads = set_threads(found.progress["threads"])
             self.session.load(found.state)
+            past.check_fits(found.state, self.dataset, self.folder)
             self.seconds = found.progress["seconds"]
-            self.evaluations = self._past_evaluations(found.step)
-            self.inside = self._past_inside(found.step)
+            names = {"readouts": self.session.learner.readouts, "tasks": self.stream.tasks}
+            frame = {"class_names": self.dataset.class_names, **names}
+            due = self._due(found.step)
+            self.evaluations = past.evaluations(self.folder, frame, due, found.step)
+            self.inside = past.inside(self.folder, found.step)
+            rows = [*self.evaluations, *self.inside]
+            past.check_told(found.progress, rows, self.folder, found.step)
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
 
@@ -227,36 +233,11 @@ class _Run:
         job = (self.plan.began_as if began else None) or self.plan.job
         return {"job": job, "data": self.dataset.fingerprint}
 
-    def _past_evaluations(self, step: int) -> list[dict[str, Any]]:
-        """Evaluations up to a step; what a killed run wrote twice is the same and kept once."""
-        past = {}
-        names = {"readouts": self.session.learner.readouts, "class_names": self.dataset.class_names}
-        frame = {"tasks": self.stream.tasks, **names}
-        for event in self.folder.read_events():
-            if event.get("event") != "evaluation" or not evaluation_is_sound(event, frame):
-                continue
-            if event["step"] <= step:
-                past[event["step"], event["images"], event["readout"]] = {
-                    k: v for k, v in event.items() if k != "event"
-                }
+    def _due(self, step: int) -> set[tuple[int, str]]:
+        """Evaluations (step, images) that a run has made by a step."""
         every = self.settings.eval_every
         due = {(s, "probe") for s in range(every, step + 1, every)} if every else set()
-        due |= {(s, "all") for s in self.stream.task_ends() if s <= step}
-        if missing := due - {key[:2] for key in past}:
-            raise OcilError(
-                f"{self.folder.events} lacks {len(missing)} evaluations made before step {step}; "
-                f"delete {self.folder.checkpoints} and resume to learn from the start again."
-            )
-        return [past[key] for key in sorted(past, key=lambda k: k[0])]
-
-    def _past_inside(self, step: int) -> list[dict[str, Any]]:
-        """What the learner told of itself up to a step, each task once."""
-        past = {}
-        for event in self.folder.read_events():
-            told, at = event.get("event") == "inside", event.get("step")
-            if told and isinstance(at, int) and at <= step:
-                past[at] = {k: v for k, v in event.items() if k != "event"}
-        return [past[at] for at in sorted(past)]
+        return due | {(s, "all") for s in self.stream.task_ends() if s <= step}
 
     def _finish(self) -> dict[str, Any]:
         learner, stream = self.session.learner, self.stream

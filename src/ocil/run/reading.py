@@ -6,10 +6,12 @@ import json
 import logging
 import math
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError
+from ocil.plainfile import read_plain
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -164,17 +166,15 @@ def evaluation_is_sound(evaluation: Any, record: Record) -> bool:
 
 
 def _parse(file: Path) -> Any:
-    if not file.is_file():
-        raise OcilError(
-            f"There is no record {file}; a run writes it at its end (`ocil resume` finishes one)."
-        )
+    if not file.exists():
+        unfinished = file.with_name("settings.json").is_file()
+        go_on = f"finish it with `ocil resume {shlex.quote(str(file.parent))}`"
+        remedy = go_on if unfinished else "make one with `ocil run`"
+        raise OcilError(f"There is no record {file}; a run writes it at its end: {remedy}.")
     try:
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise OcilError(f"{file} has {size} bytes, a record has at most {MAX_BYTES}.")
-        return json.loads(file.read_bytes(), parse_constant=_refuse_constant)
+        return json.loads(read_plain(file, MAX_BYTES), parse_constant=_refuse_constant)
     except OSError as problem:
-        raise OcilError(f"{file} cannot be read ({problem.strerror}); check its rights.") from None
+        raise OcilError(f"{file} cannot be read ({problem.strerror}); check it.") from None
     except (ValueError, RecursionError):
         raise OcilError(
             f"{file} is damaged (it is not whole JSON); run its command again."
@@ -187,6 +187,8 @@ def _refuse_constant(name: str) -> float:
 
 def _is(value: Any, kind: type) -> bool:
     """isinstance for JSON: true is no number, every number is a float, none is infinite."""
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return False
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)
     return type(value) is kind and (kind is not str or len(value) <= MAX_TEXT)

@@ -20,6 +20,18 @@ from ocil.run.process import survive_forks
 from ocil.settings import Settings
 from ocil.stream import Batch
 
+# What a state of any content can provoke while it is taken up.
+UNFIT = (
+    LookupError, ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError,
+    AssertionError, MemoryError,
+)  # fmt: skip
+
+
+# Tensors that only a forged state has infinite numbers in.
+_FINITE = tuple(
+    f"learner.{part}." for part in ("model", "average", "teacher", "optimizer", "pooled")
+)
+
 
 class State(NamedTuple):
     """All that later behaviour depends on: tensors by name, and plain JSON values."""
@@ -101,7 +113,7 @@ class Session:
         """Take up a state; one that does not fit this method and its settings is refused."""
         try:
             self._load(state)
-        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        except UNFIT as error:
             problem = " ".join(str(error).split())[:200].rstrip(".")
             raise OcilError(
                 f"The saved state does not fit {self.method} with its settings ({problem}); "
@@ -123,6 +135,19 @@ class Session:
         held = {} if self.learner.memory is None else self.learner.memory.columns
         if "x" in held and tuple(held["x"].shape[1:]) != self.shape:
             raise ValueError(f"the memory holds items of {tuple(held['x'].shape[1:])}")
+        self._compare(state.tensors)
+
+    def _compare(self, given: dict[str, torch.Tensor]) -> None:
+        """Refuse tensors that were not taken up as they are: of another type, shape or name."""
+        taken = self.state().tensors
+        for name, value in given.items():
+            if name.startswith(_FINITE) and not bool(value.isfinite().all()):
+                raise ValueError(f"{name} holds NaN or infinite numbers")
+            mine = taken.get(name)
+            same = mine is not None and mine.shape == value.shape
+            if mine is None or not same or (mine.dtype != value.dtype and value.numel()):
+                found = f"{tuple(value.shape)} of {value.dtype}"
+                raise ValueError(f"{name} is {found}, which is not what a state of this kind has")
 
 
 def check_device(name: str) -> None:

@@ -15,6 +15,7 @@ one is never run again.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from ocil.learners import registry
 from ocil.run.folder import Plan
 from ocil.settings import checked, job_id, layered, read_toml
 
+MOST_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
@@ -66,6 +68,12 @@ def read_study(name_or_path: Path) -> Study:
     base = content.get("base", {})
     if not all(isinstance(table, dict) for table in (base, *grids)):
         raise OcilError(f"[base] and every [[grid]] of {path} must be tables of settings.")
+    size = sum(_size(base | grid) for grid in grids)
+    if size > MOST_JOBS:
+        raise OcilError(
+            f"{path} describes {float(min(size, 10**300)):.3g} jobs, at most {MOST_JOBS} are read; "
+            "shorten its lists."
+        )
     for grid in grids:
         for values in _combinations(base | grid):
             plan = _plan(values, name, path)
@@ -73,6 +81,10 @@ def read_study(name_or_path: Path) -> Study:
     if not plans:
         raise OcilError(f"{path} describes no job: a list in its [[grid]] is empty; fill it.")
     return Study(name, list(plans.values()))
+
+
+def _size(grid: dict[str, Any]) -> int:
+    return math.prod(len(value) for value in grid.values() if isinstance(value, list))
 
 
 def _combinations(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:

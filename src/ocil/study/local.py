@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import IO
 
 from ocil.errors import Busy, OcilError, Stopped
+from ocil.plainfile import open_plain
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.reading import read_record
 
 ATTEMPTS = 5
 POLL = 0.2  # seconds
+MOST_ERRORS = 2000  # bytes of what a worker complains of that are looked at: its last line counts
 AT_IT = "(another process is at it)"
 
 
@@ -44,8 +46,8 @@ class Job:
         """(steps done, steps in all) by the events; (0, 0) before the first."""
         step = steps = 0
         try:
-            with open(self.folder / "events.jsonl", "rb") as file:
-                first = file.readline()
+            with open_plain(self.folder / "events.jsonl") as file:
+                first = file.readline(4096)
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
                 lines = [first, *file.read().splitlines()]
         except OSError:
@@ -135,7 +137,8 @@ def _look_after(job: Job) -> None:
     code = job.process.poll()
     if code is None:
         return
-    job.errors.seek(0)
+    size = job.errors.seek(0, os.SEEK_END)
+    job.errors.seek(max(0, size - MOST_ERRORS))
     lines = job.errors.read().decode(errors="replace").strip().splitlines()
     job.errors.close()
     if code == 0:
