@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup run test test-slow lint results picture docs clean
+.PHONY: setup run test test-slow storm lint results picture docs clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow
+
+storm: setup
+	$(BIN)/python bench/storm.py
 
 lint: setup
 	$(BIN)/ruff check .

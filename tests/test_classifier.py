@@ -302,8 +302,8 @@ def test_a_model_that_cannot_go_back_is_not_used_again(monkeypatch: pytest.Monke
     model = fed()
     assert model._session is not None
     monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
-    monkeypatch.setattr("ocil.undo.WayBack.back", lambda *_: [][0])
-    with pytest.raises(IndexError):
+    monkeypatch.setattr("ocil.undo.LARGEST", 1000)
+    with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
     uses = [lambda: model.partial_fit(GOOD, LABELS), model.flush, lambda: model.save("x")]
     for use in (*uses, lambda: model.predict(GOOD), lambda: copy.deepcopy(model)):
@@ -496,7 +496,7 @@ def test_a_step_that_ruins_the_weights_is_refused_and_undone(method: str) -> Non
         twin.partial_fit(x, y)
     before, pending = model.state_sha256(), model.pending_
     _rate(model, 1e38)
-    with pytest.raises(OcilError, match="Make one with a lower lr"):
+    with pytest.raises(OcilError, match="Make a classifier with a lower lr"):
         model.partial_fit(np.concatenate([GOOD, pictures([9] * 10)]), [*LABELS, *([9] * 10)])
     assert (model.state_sha256(), model.pending_) == (before, pending)
     assert model.counts_ == twin.counts_
@@ -509,7 +509,7 @@ def test_a_step_that_ruins_the_weights_is_refused_and_undone(method: str) -> Non
 @pytest.mark.parametrize("lr", [1e38, 1e30, 1e12])
 def test_a_first_step_that_ruins_the_weights_is_refused(lr: float) -> None:
     model = ocil.Classifier("er", **(SMALL | {"lr": lr}))
-    with pytest.raises(OcilError, match=r"With lr 1e\+\d+ a weight became"):
+    with pytest.raises(OcilError, match=r"With lr 1e\+\d+ the size of the weights became"):
         model.partial_fit(GOOD[:10], LABELS[:10])
     assert not model.__sklearn_is_fitted__()
 
@@ -572,18 +572,19 @@ def test_a_forked_process_predicts_though_its_parent_used_two_threads() -> None:
     program = """
 import os, numpy as np, torch, ocil
 torch.set_num_threads(2)
-x = np.random.default_rng(0).integers(255, size=(200, 3, 32, 32), dtype=np.uint8)
+x = np.random.default_rng(0).normal(size=(1000, 400))
 model = ocil.Classifier("er", memory=20).partial_fit(x[:20], [0, 1] * 10)
 model.predict(x)
 child = os.fork()
 if not child:
-    os._exit(0 if len(model.predict(x)) == 200 else 1)
+    os._exit(0 if len(model.predict(x)) == 1000 else 1)
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     words = [sys.executable, "-W", "ignore", "-c", program]
-    child = subprocess.Popen(words, env=os.environ | {"OMP_NUM_THREADS": "2"}, process_group=0)
+    threads = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    child = subprocess.Popen(words, env=os.environ | threads, process_group=0)
     try:
-        assert child.wait(60) == 0
+        assert child.wait(120) == 0
     finally:
         if child.returncode is None:  # it hangs, and its child too
             os.killpg(child.pid, signal.SIGKILL)

@@ -48,7 +48,8 @@ class Classifier(Estimator):
     [0, 1, 2, 3]
 
     Samples are learned in batches of `batch` (10); the rest, nine at most, waits as saved state
-    until more come or `flush()` is called. A call that raises has changed nothing.
+    until more come or `flush()` is called. A call that raises has changed nothing; only if a step
+    breaks in a state above 256 MB or without trained weights, the classifier refuses to go on.
     """
 
     def __init__(
@@ -173,14 +174,14 @@ class Classifier(Estimator):
             return
         assert self._session is not None
         self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
-        self._session = self._way_back.back(self._session, mark)
-        self._torn = ""
+        if session := self._way_back.back(self._session, mark):
+            self._session, self._torn = session, ""
 
     def _check_whole(self) -> None:
         if self._torn:
             raise OcilError(
-                f"Learning failed half-way in an earlier call ({self._torn}), and so did going "
-                "back; load the model that was saved before it."
+                f"Learning failed half-way in an earlier call ({self._torn}); load the model that "
+                "was saved before it."
             )
 
     def _checked_names(self, X: Any) -> list[str] | None:
@@ -369,6 +370,6 @@ def _check_sound(
     """Refuse a step that has ruined something; it is also the true cause of an `error`."""
     if found := fault(session, report):
         raise OcilError(
-            f"With lr {session.settings.lr:g} {found}; the classifier is as it was before this "
-            "call. Make one with a lower lr."
+            f"With lr {session.settings.lr:g} {found}; nothing of this call was kept. Make a "
+            "classifier with a lower lr."
         ) from error

@@ -284,7 +284,9 @@ def test_weights_that_are_no_numbers_end_a_run(
         return learn(session, *given, **more)
 
     monkeypatch.setattr(Session, "learn", ruined)
-    with pytest.raises(OcilError, match=r"A weight became .* by step 10; lower --lr"):
+    with pytest.raises(
+        OcilError, match=r"The size of the weights became .* by step 10; lower --lr"
+    ):
         start_run(plan(method, net="mlp", checkpoint_every=5, eval_every=0), tmp_path / "run")
     kept = sorted(p.name for p in (tmp_path / "run" / "checkpoints").glob("*.json"))
     assert kept == ["step-00000005.json"]

@@ -20,7 +20,7 @@ from ocil.errors import OcilError
 if TYPE_CHECKING:
     from ocil.run.session import Session
 
-LARGEST_WEIGHT = 1e6  # squares and products of more lose themselves in float32
+LARGEST_WEIGHT = 1e6  # size of a layer: squares and products of more lose themselves in float32
 
 
 def set_threads(wanted: int | str) -> int:
@@ -67,8 +67,8 @@ def fault(session: Session, report: dict[str, torch.Tensor]) -> str:
     weights = [w.detach() for w in trained if w.numel()]
     if not weights:
         return ""
-    largest = float(torch.stack(torch._foreach_norm(weights, math.inf)).max())
-    return "" if largest <= LARGEST_WEIGHT else f"a weight became {largest:g}"
+    largest = float(torch.stack([w.norm() for w in weights]).max())
+    return "" if largest <= LARGEST_WEIGHT else f"the size of the weights became {largest:g}"
 
 
 def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
