@@ -149,7 +149,7 @@ class _Filled(Sequence[list[int]]):
         return self.memory.members[self.memory.filled[rank]]
 
 
-_KINDS = (torch.uint8, torch.bool, torch.int64, torch.float32)
+_NEVER = (torch.float16, torch.bfloat16, torch.float64)
 
 
 def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> None:
@@ -159,7 +159,8 @@ def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> No
         len(column) != len(place) or not len(column) for column in held.values()
     ):
         raise ValueError("the sizes of the memory do not fit together")
-    if any(column.dtype not in _KINDS for column in held.values()) or place.dim() != 1:
+    odd = [c for c in held.values() if c.dtype.is_complex or c.dtype in _NEVER]
+    if odd or place.dim() != 1:
         raise ValueError("the memory holds values of a type that it never has")
     if len(place):
         y = state["column.y"]
