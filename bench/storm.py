@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from storms import Storm, learn
+from storms import Storm, files, learn
 
 REPORT = Path(__file__).parents[1] / "results" / "bench" / "storm.md"
 # what to call, how often, what counts as a violation
@@ -18,6 +18,11 @@ STORMS: list[tuple[Callable[[int, Path], Storm], int, str]] = [
     (learn.concurrent, 50, "two `ocil learn` on one model: a sample lost, or a file left over"),
     (learn.interrupts, 30, "Ctrl-C in `ocil learn`: a sample lost or learned twice, another state"),
     (learn.kills, 30, "`kill -9` in `ocil learn`: the same, a model not whole, a file left over"),
+    (
+        files.damaged,
+        3000,
+        "damaged files: neither a sentence nor the right data, a signal, 5 s, 1 GB",
+    ),
 ]
 
 

@@ -11,12 +11,18 @@ BENCH = Path(__file__).parents[1] / "bench"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "times"), [("concurrent", 5), ("interrupts", 3), ("kills", 3)])
-def test_a_tenth_of_the_storms_on_learn(
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("learn.concurrent", 5), ("learn.interrupts", 3), ("learn.kills", 3), ("files.damaged", 300)],
+)
+def test_a_tenth_of_each_storm(
     name: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("pyarrow")
     monkeypatch.syspath_prepend(BENCH)
     (tmp_path / "storm").mkdir()
-    storm = getattr(importlib.import_module("storms.learn"), name)(times, tmp_path / "storm")
+    module, function = name.split(".")
+    run = getattr(importlib.import_module(f"storms.{module}"), function)
+    storm = run(times, tmp_path / "storm")
     assert storm.times == times
     assert not storm.violations

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import Storm
 from .readers import READERS, Reader
 
 SECONDS = 5.0  # of the processor
@@ -63,6 +64,15 @@ def mutated(times: int, folder: Path, only: str = "") -> list[Row]:
             problems = row.violations + ([f"{name} {number}: {problem}"] if problem else [])
             found[name] = Row(name, row.times + 1, problems, max(row.slowest, seconds))
     return list(found.values())
+
+
+def damaged(times: int, folder: Path) -> Storm:
+    """The same as one storm."""
+    rows = mutated(times, folder)
+    slowest = max(row.slowest for row in rows)
+    seen = {"readers": len(rows), "milliseconds for the slowest file": round(1000 * slowest)}
+    found = [problem for row in rows for problem in row.violations]
+    return Storm("damaged files", sum(row.times for row in rows), found, seen)
 
 
 def _batch(folder: Path, only: str, first: int, last: int) -> Iterator[tuple[int, str, float]]:

@@ -100,7 +100,9 @@ def in_json(data: bytes, draw: Draw) -> bytes:
 
 def in_values(content: Any, draw: Draw) -> None:
     """Change one place of nested lists and dictionaries."""
-    node, parent = content, None
+    node: Any = content
+    parent: Any = None
+    key: Any = None
     while isinstance(node, dict | list) and node and (parent is None or draw.random() < 0.75):
         keys = list(node) if isinstance(node, dict) else range(len(node))
         parent, key = node, keys[int(draw.integers(len(keys)))]

@@ -191,7 +191,7 @@ def _is(value: Any, kind: type) -> bool:
         return False
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is kind and (kind is not str or len(value) <= MAX_TEXT)
+    return type(value) is kind and (not isinstance(value, str) or len(value) <= MAX_TEXT)
 
 
 class _Wrong(Exception):
