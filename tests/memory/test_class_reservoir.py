@@ -45,7 +45,10 @@ def test_new_classes_in_one_batch_share_as_well():
 
 
 def test_a_memory_smaller_than_the_classes_never_overflows():
-    assert sum(sizes(fed(list(range(8)) * 5, 3))) == 3
+    for seed in range(5):
+        memory = fed(list(range(8)) * 5, 3, seed)
+        assert sorted(sizes(memory)) == [0] * 5 + [1] * 3
+        assert memory.members[7]  # a class that the memory lacks always enters
 
 
 def test_early_and_late_images_of_a_class_are_kept_equally_often():
