@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup run test test-slow lint results picture docs clean
+.PHONY: setup run test test-slow mutants lint results picture docs clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow
+
+# Deliberate faults, and which of them the tests notice; takes half an hour, so CI does not run it.
+mutants: setup
+	nice -n 5 $(BIN)/python bench/mutants.py
 
 lint: setup
 	$(BIN)/ruff check .

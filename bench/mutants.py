@@ -51,7 +51,12 @@ def sources() -> list[str]:
 def random_faults(count: int, seed: int) -> list[Fault]:
     """So many of all faults that can be made, each as likely, in order of their place."""
     every = [fault for file in sources() for fault in faults_of(ROOT, file)]
-    return sorted(random.Random(seed).sample(every, count))
+    draw, drawn = random.Random(seed), dict[int, Fault]()
+    while len(drawn) < count:
+        number = draw.randrange(len(every))
+        if not every[number].alike:
+            drawn[number] = every[number]
+    return sorted(drawn.values())
 
 
 def chosen_faults() -> list[Fault]:

@@ -3,7 +3,8 @@
 A fault replaces the text of one node of the syntax tree; the rest of the file stays as it is. Left
 out by rule, because no behaviour that is promised depends on them: texts (messages, docstrings,
 names), type hints, `assert`, `raise` but for dropping it whole, calls to a logger, `__repr__`,
-tuned values in presets, guards below 1e-5, and arguments that only cost or save time.
+tuned values in presets and defaults, guards below 1e-5, and arguments that only cost or save time;
+nor does it count to swap arguments that are alike.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ NO_MATTER = {
 }  # fmt: skip
 TABLES = ("PRESETS", "presets", "title", "paper", "year", "__all__", "keeps", "BOUNDS", "SOURCES")
 TINY = 1e-5
+SYMMETRIC = {"min", "max", "minimum", "maximum", "logaddexp", "equal"}
+ALIKE = (" that are alike", "argument timeout dropped")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -49,6 +52,7 @@ class Fault(NamedTuple):
     last: int
     inside: bool  # within a function, so that a test can be seen to execute it
     what: str
+    alike: bool = False  # by rule no fault at all: passed over in a draw
 
     def apply(self, source: str) -> str:
         return source[: self.start] + self.new + source[self.end :]
@@ -65,6 +69,8 @@ class Drawer:
         self.lines = source.splitlines()
         self.span = (0, 0)
         self.inside = False
+        self.settings = False  # in the body of a class of settings
+        self.table = False  # within tuned values: defaults of settings, presets
 
     def place(self, line: int, column: int) -> int:
         """Character of a line and a byte column, as the syntax tree gives them."""
@@ -81,7 +87,8 @@ class Drawer:
         if isinstance(node, ast.expr):
             code = f"({code})"
         what = f"{why}: `{short(self.text(node))}` -> `{short(code)}`"
-        return Fault(self.file, start, end, code, *self.span, self.inside, what)
+        alike = self.table or why.endswith(ALIKE)
+        return Fault(self.file, start, end, code, *self.span, self.inside, what, alike)
 
     def faults(self) -> Iterator[Fault]:
         yield from self.block(ast.parse(self.source).body)
@@ -100,6 +107,7 @@ class Drawer:
             return
         header = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr | ast.withitem)]
         last = max((end_of(n) for n in header), default=node.lineno)
+        self.table = not self.inside and (self.settings or is_dictionary(node))
         compound = hasattr(node, "body")
         self.span = (node.lineno, last if compound else node.end_lineno or node.lineno)
         if self.inside:
@@ -122,14 +130,15 @@ class Drawer:
         assert isinstance(node, (*FUNCTIONS, ast.ClassDef))
         if node.name == "__repr__":
             return
-        before = self.inside
+        before, self.table = self.inside, False
+        self.settings = isinstance(node, ast.ClassDef) and node.name.endswith("Settings")
         self.inside = before or isinstance(node, FUNCTIONS)
         if isinstance(node, FUNCTIONS):
             self.span = (node.lineno, node.body[0].lineno)
             for value in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
                 yield from self.expression(value)
         yield from self.block(node.body)
-        self.inside = before
+        self.inside, self.settings = before, False
 
     def dropped(self, node: ast.stmt) -> Iterator[Fault]:
         """The statement left out, where the rest can run without it."""
@@ -227,7 +236,9 @@ def calls(node: ast.Call) -> Iterator[tuple[ast.AST, str]]:
     plain = not any(isinstance(a, ast.Starred) for a in node.args[:2])
     if len(node.args) >= 2 and plain and name not in ("isinstance", "getattr", "hasattr"):
         swapped = [node.args[1], node.args[0], *node.args[2:]]
-        yield ast.Call(node.func, swapped, node.keywords), "arguments swapped"
+        same = ast.dump(swapped[0]) == ast.dump(swapped[1]) or name in SYMMETRIC
+        why = "arguments swapped" + (" that are alike" if same else "")
+        yield ast.Call(node.func, swapped, node.keywords), why
     for i, keyword in enumerate(node.keywords):
         if keyword.arg and keyword.arg not in NO_MATTER:
             rest = node.keywords[:i] + node.keywords[i + 1 :]
@@ -253,6 +264,13 @@ def is_table(node: ast.stmt) -> bool:
         n[:1].isupper() and not n.isupper() for n in names
     )
     return of_presets or hint
+
+
+def is_dictionary(node: ast.stmt) -> bool:
+    """A table at the top of a module: presets and other values that were tuned."""
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    joined = isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr)
+    return isinstance(value, ast.Dict) or joined
 
 
 def is_logging(node: ast.stmt) -> bool:

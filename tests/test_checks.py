@@ -53,7 +53,7 @@ class Forgetful(Er):
 class Uncounted(Er):
     """Learns by the number of batches since the task began, which it does not save."""
 
-    batches = task = 0
+    batches, task = 0, None
 
     def learn(self, batch):
         self.task, self.batches = batch.task, self.batches + 1 if batch.task == self.task else 0
