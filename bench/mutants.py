@@ -6,7 +6,8 @@ tests of the fast suite that execute the line run on a copy of the sources that 
 (`mutants_run.py`); what survives is listed in results/bench/mutants.md.
 
 The map from tests to lines is kept in .mutants/, which git ignores; only what has changed since is
-traced again. `--again` skips the faults that a test noticed before, to see what a new test changes.
+traced again. `--again` skips the faults that a test noticed before, and those for which there are
+as many tests as then, to see what new tests change.
 """
 
 from __future__ import annotations
@@ -139,8 +140,10 @@ def outcomes(faults: list[Fault], tests: list[Test], workers: int, again: bool) 
     cache = CACHE / "outcomes.json"
     known = json.loads(cache.read_text()) if cache.exists() else {}
     keys = [key_of(fault) for fault in faults]
-    done = {i: Outcome(*known[k]) for i, k in enumerate(keys) if again and known.get(k, [""])[0]}
-    todo = [(i, f, can_notice(f, tests)) for i, f in enumerate(faults) if i not in done]
+    every = [(i, fault, can_notice(fault, tests)) for i, fault in enumerate(faults)]
+    past = {i: Outcome(*known[keys[i]]) for i, _, _ in every if again and keys[i] in known}
+    done = {i: o for i, o in past.items() if o.noticed or o.tests == len(every[i][2])}
+    todo = [row for row in every if row[0] not in done]
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         trees = [Tree(ROOT, Path(place) / str(i)) for i in range(workers)]
         for i, outcome in run_all(trees, todo):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ocil import data
-from ocil.data import command, own, pictures
+from ocil.data import command, imagenet, own, pictures
+from ocil.data.dataset import finished
 from ocil.errors import OcilError
 
 
@@ -46,7 +47,9 @@ def test_the_list_has_a_heading_for_every_number() -> None:
 
 def test_nothing_can_be_written_to_a_data_set(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((8, 2), np.float32), y=np.arange(8) % 2)
-    for dataset in (data.load("digits"), own.OwnData(tmp_path / "a.npz").dataset):
+    part = np.zeros((2, 1, 4, 4), np.uint8), np.arange(2)
+    made = finished("made", part, (part[0].copy(), part[1].copy()), ("a", "b"))
+    for dataset in (made, data.load("digits"), own.OwnData(tmp_path / "a.npz").dataset):
         assert not any(array.flags.writeable for array in dataset.arrays)
 
 
@@ -73,3 +76,9 @@ def test_the_size_of_a_turned_photograph_is_the_one_it_is_seen_with(orientation:
     Image.new("RGB", (6, 4)).save(stream, "JPEG", exif=exif)
     images, _ = pictures.decode_all(["photo"], lambda i: stream.getvalue())
     assert images.shape[2:] == ((6, 4) if orientation > 4 else (4, 6))
+
+
+def test_the_name_of_a_class_without_words_is_its_id_cut_at_60_letters() -> None:
+    ids = {"n" * 80: 0, "short": 1}
+    long, short = imagenet._class_names(None, set(), "", ids)  # type: ignore[arg-type]
+    assert len(long) == 60 and long.startswith("nnn") and short == "short"

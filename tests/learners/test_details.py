@@ -101,3 +101,10 @@ def test_the_read_out_of_otc_depends_on_whether_a_net_is_trained() -> None:
 def test_otc_reports_both_parts_of_its_loss(learner: Make, batches: Batches) -> None:
     assert set(learner("otc").learn(batches(1)[0])) == {"loss", "preservation"}
     assert set(learner("otc", preserve=0.0).learn(batches(1)[0])) == {"loss"}
+
+
+def test_derpps_state_of_a_single_class_is_taken_up() -> None:
+    derpp = registry.get("derpp")
+    first = checks.make(derpp)
+    checks.go_on(first, 0, (3,), range(2))
+    assert checks.copy_of(first, derpp).state().sha256() == first.state().sha256()

@@ -51,6 +51,13 @@ def test_batch_em_knows_nothing_but_its_queue() -> None:
     torch.testing.assert_close(mixtures.mu[0, 0], z[-64:].mean(0), rtol=1e-3, atol=1e-3)
 
 
+def test_plain_stepwise_em_has_nothing_of_ours() -> None:
+    plain = em.stepwise_em(plain=True, components=3)
+    assert (plain.objective, plain.average, plain.relax) == ("em", "stepwise", 0.0)
+    assert (plain.window, plain.seeding, plain.reseed_every, plain.restarts) == (0, "random", 0, 1)
+    assert plain.components == em.stepwise_em(components=3).components == 3
+
+
 def test_a_space_without_dimensions_is_refused() -> None:
     with pytest.raises(OcilError, match="is 0; give at least 1"):
         Mixtures(0)
