@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,3 +83,17 @@ def test_the_name_of_a_class_without_words_is_its_id_cut_at_60_letters() -> None
     ids = {"n" * 80: 0, "short": 1}
     long, short = imagenet._class_names(None, set(), "", ids)  # type: ignore[arg-type]
     assert len(long) == 60 and long.startswith("nnn") and short == "short"
+
+
+def test_the_order_within_an_archive_plays_no_part(make_batches: Callable[..., Path]) -> None:
+    root = make_batches()
+    folder = root / "cifar10" / "cifar-10-batches-py"
+    wanted = data.load("cifar10", root)
+    other = root / "other" / "cifar10"
+    other.mkdir(parents=True)
+    with tarfile.open(other / "cifar-10-python.tar.gz", "w:gz") as archive:
+        for path in sorted(folder.iterdir(), reverse=True):
+            archive.add(path, f"cifar-10-batches-py/{path.name}")
+    found = data.load("cifar10", root / "other")
+    np.testing.assert_array_equal(found.train_labels, wanted.train_labels)
+    np.testing.assert_array_equal(found.train_images, wanted.train_images)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.learners.bic import Bic
 from ocil.run import latentfile, loop
 from ocil.run.display import Display
@@ -101,3 +102,12 @@ def test_the_end_of_a_task_takes_time_as_a_step_does(
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(ticks)))
     record = start_run(plan("bic"), tmp_path / "a")
     assert record["seconds"] == 15 + 5  # one second each
+
+
+def test_a_learner_is_told_which_of_how_many_epochs_it_is_in() -> None:
+    session = Session("er", registry.get("er").settings_type(epochs=3, width=4), (1, 4, 4))
+    told: list[tuple[int, int, int, int | None]] = []
+    session.learner.learn = lambda b: told.append((b.step, b.epoch, b.epochs, b.task)) or {}  # type: ignore
+    for epoch in range(2):
+        session.learn(np.zeros((2, 1, 4, 4), np.uint8), [0, 1], epoch=epoch, task=4)
+    assert told == [(0, 0, 3, 4), (1, 1, 3, 4)]
