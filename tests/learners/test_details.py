@@ -108,3 +108,15 @@ def test_derpps_state_of_a_single_class_is_taken_up() -> None:
     first = checks.make(derpp)
     checks.go_on(first, 0, (3,), range(2))
     assert checks.copy_of(first, derpp).state().sha256() == first.state().sha256()
+
+
+def test_mose_takes_batches_without_a_task_for_a_task_of_their_own(
+    learner: Make, batches: Batches
+) -> None:
+    mose: Any = learner("mose")
+    first = batches(4)
+    mose.learn(replace(first[0], task=1))
+    mose.learn(replace(first[3], task=None))
+    assert mose.current == [2, 3]
+    mose.learn(replace(first[0], task=None))
+    assert mose.current == [0, 1, 2, 3]

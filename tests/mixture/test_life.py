@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ocil.mixture import Mixtures, MixtureSettings
-from ocil.mixture.transport import divergence, uniform_log_weights
+from ocil.mixture.transport import divergence, responsibilities, uniform_log_weights
 
 ONE = torch.zeros(1, dtype=torch.int64)
 
@@ -61,3 +61,13 @@ def test_the_divergence_is_debiased_on_both_sides() -> None:
     a, b = (uniform_log_weights(torch.ones(n, dtype=torch.bool)) for n in (5, 7))
     there, back = divergence(x, y, a, b, 0.5, 500), divergence(y, x, b, a, 0.5, 500)
     torch.testing.assert_close(there, back, rtol=1e-4, atol=1e-5)
+
+
+def test_a_component_without_weight_has_no_points_and_no_potential() -> None:
+    scores = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(5))
+    log_pi = torch.tensor([[0.4, 0.6, 0.0]]).log()
+    log_a = uniform_log_weights(torch.ones(1, 5, dtype=torch.bool))
+    resp, g = responsibilities(scores, log_pi, log_a, steps=5, relax=1.0)
+    assert float(g[0, 2]) == 0.0 and g.isfinite().all()
+    assert float(resp[0, 2].sum()) < 1e-20
+    torch.testing.assert_close(resp.mean(2)[0, :2], torch.tensor([0.4, 0.6]), rtol=1e-2, atol=1e-2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.bic import Bic
 from ocil.run import latentfile, loop
+from ocil.run import record as records
 from ocil.run.display import Display
 from ocil.run.loop import resume_run, start_run
 from ocil.run.session import Session
@@ -111,3 +113,18 @@ def test_a_learner_is_told_which_of_how_many_epochs_it_is_in() -> None:
     for epoch in range(2):
         session.learn(np.zeros((2, 1, 4, 4), np.uint8), [0, 1], epoch=epoch, task=4)
     assert told == [(0, 0, 3, 4), (1, 1, 3, 4)]
+
+
+@pytest.mark.parametrize(("platform", "megabytes"), [("linux", 3072.0), ("darwin", 3.0)])
+def test_the_peak_memory_where_the_kernel_keeps_no_count_for_a_program(
+    monkeypatch: pytest.MonkeyPatch, platform: str, megabytes: float
+) -> None:
+    def missing(*given: Any, **more: Any) -> str:
+        raise OSError
+
+    resource = pytest.importorskip("resource")
+    usage = SimpleNamespace(ru_maxrss=3 * 2**20)  # in kilobytes, on a Mac in bytes
+    monkeypatch.setattr(records.Path, "read_text", missing)
+    monkeypatch.setattr(records.sys, "platform", platform)
+    monkeypatch.setattr(resource, "getrusage", lambda who: usage)
+    assert records.peak_memory_mb() == megabytes
