@@ -69,7 +69,7 @@ def chosen_faults() -> list[Fault]:
             raise SystemExit(f"{row['file']} has {source.count(row['old'])} times: {row['old']}")
         start = source.index(row["old"])
         first = source.count("\n", 0, start) + 1
-        last = first + row["old"].count("\n")
+        last = first + row["old"].rstrip().count("\n")
         end = start + len(row["old"])
         inside = row.get("inside", True)
         found.append(Fault(row["file"], start, end, row["new"], first, last, inside, row["breaks"]))
@@ -172,7 +172,7 @@ def counts(faults: list[Fault], found: list[Outcome]) -> dict[str, tuple[int, in
     return {name: (noticed[name], made[name]) for name in (*PACKAGES, "classifier", "all")}
 
 
-def report(kinds: dict[str, tuple[list[Fault], list[Outcome]]], seed: int, seconds: float) -> str:
+def report(kinds: dict[str, tuple[list[Fault], list[Outcome]]], seed: int, how: str) -> str:
     tables = {kind: counts(*pair) for kind, pair in kinds.items()}
     lines = [
         "# Deliberate faults and whether the tests notice them",
@@ -182,7 +182,7 @@ def report(kinds: dict[str, tuple[list[Fault], list[Outcome]]], seed: int, secon
         "chosen by hand, one at a time; the tests of the fast suite that execute the line run on "
         "each.",
         f"The bars are {BARS['random']:.0%} of the random and {BARS['chosen']:.0%} of the chosen.",
-        f"It took {seconds / 60:.0f} minutes.",
+        how,
         "",
         "| package | random: noticed of made | chosen: noticed of made |",
         "|---|---|---|",
@@ -220,7 +220,10 @@ def main() -> None:
     both = outcomes([*kinds["random"], *kinds["chosen"]], tests, given.workers, given.again)
     split = len(kinds["random"])
     pairs = {"random": (kinds["random"], both[:split]), "chosen": (kinds["chosen"], both[split:])}
-    text = report(pairs, given.seed, time.monotonic() - began)
+    how = f"One pass, {(time.monotonic() - began) / 60:.0f} minutes."
+    if given.again:
+        how = "Put together from several passes (`--again`)."
+    text = report(pairs, given.seed, how)
     REPORT.write_text(text)
     print(text)
     for kind, bar in BARS.items():

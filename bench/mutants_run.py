@@ -23,7 +23,7 @@ from mutants_draw import Fault
 
 SECONDS = 40.0  # of the tests that one fault may ask for, as timed without a fault
 AS_LONG = 10  # times that, and at least `LEAST`, until a fault that hangs counts as noticed
-LEAST = 300.0
+LEAST = 60.0
 QUIET = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis is imported already
 COPIED = ("src", "tests", "bench", "pyproject.toml")
 
