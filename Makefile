@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup run test test-slow storm lint results picture docs clean
+.PHONY: setup run test test-slow storm mutants lint results picture docs clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,13 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow
 
+# All storms in full (a quarter of an hour); the slow tests run a tenth of each.
 storm: setup
 	$(BIN)/python bench/storm.py
+
+# Deliberate faults, and which of them the tests notice; takes half an hour, so CI does not run it.
+mutants: setup
+	nice -n 5 $(BIN)/python bench/mutants.py
 
 lint: setup
 	$(BIN)/ruff check .

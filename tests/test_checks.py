@@ -50,6 +50,16 @@ class Forgetful(Er):
         return {k: v for k, v in super().state_dict().items() if not k.startswith("optimizer")}
 
 
+class Uncounted(Er):
+    """Learns by the number of batches since the task began, which it does not save."""
+
+    batches, task = 0, None
+
+    def learn(self, batch):
+        self.task, self.batches = batch.task, self.batches + 1 if batch.task == self.task else 0
+        return super().learn(batch) if self.batches != 6 else {}
+
+
 class Drifting(Er):
     def read_head(self, model, features):
         self.backbone_images += 1
@@ -81,6 +91,8 @@ class Hoarder(Er):
         (GlobalNoise, checks.same_seed_same_bits),
         (Deaf, checks.other_seed_other_bits),
         (Forgetful, checks.state_round_trips),
+        (Forgetful, checks.resumes_within_a_task),
+        (Uncounted, checks.resumes_within_a_task),
         (Drifting, checks.scores_change_nothing),
         (LosingClasses, checks.a_batch_of_one),
         (LosingClasses, checks.a_new_class_in_the_middle_of_a_task),
@@ -91,3 +103,7 @@ class Hoarder(Er):
 def test_a_broken_learner_is_noticed(kind, check):
     with pytest.raises((AssertionError, IndexError)):
         check(kind)
+
+
+def test_what_is_lost_within_a_task_only_is_seen_within_a_task_only():
+    checks.state_round_trips(Uncounted)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 
@@ -56,3 +59,13 @@ def test_the_wheel_works_outside_the_tree(tmp_path: Path) -> None:
     assert "Study tune-er-mnist: " in said
     record = (tmp_path / "first" / "record.json").read_text()
     assert '"commit": null' in record  # an installed package knows no commit
+
+
+def test_no_module_has_the_name_of_something_its_package_exports() -> None:
+    """Or who imports the module first would hide the function behind it."""
+    for found in pkgutil.walk_packages(ocil.__path__, "ocil."):
+        if found.ispkg:
+            package = importlib.import_module(found.name)
+            for module in pkgutil.iter_modules(package.__path__):
+                there = getattr(package, module.name, None)
+                assert there is None or isinstance(there, types.ModuleType), module.name

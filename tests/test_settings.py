@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ocil.errors import OcilError
 from ocil.learners import registry
@@ -185,9 +186,22 @@ def test_the_job_follows_what_decides_the_result_and_nothing_else(name: str) -> 
     assert same == (name in NOT_IN_JOB or name == "preset")
 
 
-def test_what_does_not_decide_the_result() -> None:
-    assert {"checkpoint_every", "threads", "device", "latents"} == NOT_IN_JOB
+def test_another_method_is_another_job() -> None:
     assert job_id("er", {}, Settings()) != job_id("joint", {}, Settings())
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IN_JOB - {"device"}))  # there may be no other device
+def test_what_is_not_in_the_job_does_not_decide_the_result(name: str) -> None:
+    from ocil.run.session import Session
+
+    sums = set()
+    for changes in ({}, {name: other_value(name)}):
+        session = Session("er", registry.get("er").settings_type(width=4, **changes), (1, 4, 4))
+        for step in range(3):
+            x = torch.full((2, 1, 4, 4), step, dtype=torch.uint8)
+            session.learn(x, [step, 0])
+        sums.add(session.state().sha256())
+    assert len(sums) == 1
 
 
 def test_a_record_that_lacks_a_newer_key_keeps_its_job() -> None:

@@ -43,18 +43,33 @@ def images(labels: Sequence[int], seed: int = 0) -> torch.Tensor:
 
 def feed(session: Session, tasks: Sequence[Sequence[int]], batches: int = 8, n: int = 6) -> None:
     """Task after task, `batches` batches of n images over the task's classes."""
-    learner = session.learner
     for t, classes in enumerate(tasks):
-        seen: list[int] = []
-        if learner.needs_tasks:
-            learner.begin_task(t)
-        for b in range(batches):
-            labels = [classes[(b + i) % len(classes)] for i in range(n)]
-            session.learn(images(labels, seed=1000 * t + b), labels, task=t)
-            seen += labels
-        if learner.needs_tasks:
-            ids = torch.tensor(session.labels.encode(seen))
-            learner.end_task(t, images(seen, seed=t), ids)
+        begin(session, t)
+        go_on(session, t, classes, range(batches), n)
+        end(session, t, classes, batches, n)
+
+
+def begin(session: Session, task: int) -> None:
+    if session.learner.needs_tasks:
+        session.learner.begin_task(task)
+
+
+def go_on(session: Session, task: int, classes: Sequence[int], numbers: range, n: int = 6) -> None:
+    """The batches of a task with these numbers."""
+    for b in numbers:
+        labels = _labels(classes, b, n)
+        session.learn(images(labels, seed=1000 * task + b), labels, task=task)
+
+
+def end(session: Session, task: int, classes: Sequence[int], batches: int, n: int = 6) -> None:
+    if session.learner.needs_tasks:
+        seen = [label for b in range(batches) for label in _labels(classes, b, n)]
+        ids = torch.tensor(session.labels.encode(seen))
+        session.learner.end_task(task, images(seen, seed=task), ids)
+
+
+def _labels(classes: Sequence[int], b: int, n: int) -> list[int]:
+    return [classes[(b + i) % len(classes)] for i in range(n)]
 
 
 TWO_TASKS = ((3, 1), (0, 2))
@@ -111,19 +126,42 @@ def other_seed_other_bits(kind: Kind) -> None:
 
 
 def state_round_trips(kind: Kind) -> None:
-    """A copy made from the state in the middle goes on to the same bits."""
+    """A copy made from the state at a task's end goes on to the same bits."""
     first = make(kind)
     feed(first, TWO_TASKS)
-    state = first.state()
-    tensors = {k: v.detach().clone() for k, v in state.tensors.items()}
-    second = make(kind, seed=first.settings.seed)
-    second.load(type(state)(tensors, dict(state.scalars)))
-    assert second.state().sha256() == state.sha256(), f"{kind.method}: loading changes the state"
+    second = copy_of(first, kind)
+    assert second.state().sha256() == first.state().sha256(), (
+        f"{kind.method}: loading changes the state"
+    )
     for session in (first, second):
         feed(session, ((5, 3),))
     assert first.state().sha256() == second.state().sha256(), (
         f"{kind.method} goes on differently after loading its state"
     )
+
+
+def resumes_within_a_task(kind: Kind) -> None:
+    """So does one made between two batches of a task, which is not told that the task began."""
+    first, batches = make(kind), 9
+    feed(first, TWO_TASKS[:1])
+    begin(first, 1)
+    go_on(first, 1, TWO_TASKS[1], range(4))
+    second = copy_of(first, kind)
+    for session in (first, second):
+        go_on(session, 1, TWO_TASKS[1], range(4, batches))
+        end(session, 1, TWO_TASKS[1], batches)
+    assert first.state().sha256() == second.state().sha256(), (
+        f"{kind.method} goes on differently after loading its state in the middle of a task"
+    )
+
+
+def copy_of(session: Session, kind: Kind) -> Session:
+    """Another session that took up the state of this one."""
+    state = session.state()
+    tensors = {k: v.detach().clone() for k, v in state.tensors.items()}
+    other = make(kind, seed=session.settings.seed)
+    other.load(type(state)(tensors, dict(state.scalars)))
+    return other
 
 
 def scores_change_nothing(kind: Kind) -> None:
@@ -182,6 +220,7 @@ CHECKS: tuple[Callable[[Kind], None], ...] = (
     same_seed_same_bits,
     other_seed_other_bits,
     state_round_trips,
+    resumes_within_a_task,
     scores_change_nothing,
     a_batch_of_one,
     a_class_that_never_comes_back,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ocil.data import load
+from ocil.data import load, parquet
 from ocil.errors import OcilError
 
 pa = pytest.importorskip("pyarrow")
@@ -136,3 +136,18 @@ def test_without_pyarrow(make: Callable[..., Path], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(OcilError, match=r"pip install ocil\[data\]"):
         load("cifar10", root)
+
+
+def test_a_table_may_be_as_large_as_the_limit_and_no_larger(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make()
+    sizes = []
+    for name in ("train", "test"):
+        facts = pq.ParquetFile(root / "cifar10" / f"{name}.parquet").metadata
+        sizes.append(sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups)))
+    monkeypatch.setattr(parquet, "_TABLE_BYTES", max(sizes) - 1)
+    with pytest.raises(OcilError, match=f"unpacks to {max(sizes)} bytes"):
+        load("cifar10", root)
+    monkeypatch.setattr(parquet, "_TABLE_BYTES", max(sizes))
+    assert len(load("cifar10", root).train_labels) == 20

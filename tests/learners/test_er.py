@@ -157,9 +157,12 @@ def test_skip_first_only_stores_the_first_batch(learner: Make, batches: Batches)
 
 
 def test_the_first_batch_is_learned_unless_told_otherwise(learner: Make, batches: Batches) -> None:
-    assert "loss" in learner().learn(batches(1)[0])
-    reference = registry.get("er").presets["reference"]
-    assert reference == {"skip_first": True, "ema": 0.0}
+    for changes, learned in (({}, True), (registry.get("er").presets["reference"], False)):
+        er = learner(**changes)
+        before = copy.deepcopy(er.model.net.state_dict())
+        er.learn(batches(1)[0])
+        after = er.model.net.state_dict()
+        assert all(torch.equal(v, before[k]) for k, v in after.items()) == (not learned)
 
 
 def test_a_loss_is_detached_and_a_scalar(learner: Make, batches: Batches) -> None:

@@ -217,20 +217,42 @@ def test_a_class_missing_from_memory_scores_minus_infinity_and_never_nan(
 def test_means_are_kept_until_the_next_batch(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     x = batches(8)[7].x
+    passes = counted_passes(er)
     first = er.scores(x, "mean")
     assert torch.equal(er.scores(x, "mean"), first)
-    er.learn(batches(7)[6])
-    assert er.scores(x, "mean").shape == (5, 6)
+    assert passes == [len(x), len(er.replay_memory), len(x)]  # the memory once
+    er.learn(batches(6)[5])  # classes that it knows: nothing grows
+    again = er.scores(x, "mean")
+    er._means.clear()
+    assert torch.equal(er.scores(x, "mean"), again)
+    assert not torch.equal(again, first)
+
+
+def counted_passes(learner: Learner) -> list[int]:
+    """How many images went through a net at each call from now on."""
+    passes: list[int] = []
+    features = learner.features
+
+    def counting(model: Model, x: torch.Tensor) -> torch.Tensor:
+        passes.append(len(x))
+        return features(model, x)
+
+    learner.features = counting  # type: ignore[method-assign]
+    return passes
 
 
 def test_all_read_outs_come_from_one_pass_each(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     x = batches(8)[7].x
     assert er.readouts == ["head", "mean", "ema-head", "ema-mean"]
+    alone = {name: er.scores(x, name) for name in er.readouts}  # the means are kept by now
+    passes = counted_passes(er)
     together = er.all_scores(x, er.readouts)
-    assert set(together) == set(er.readouts)
-    for name in er.readouts:
-        assert torch.equal(together[name], er.scores(x, name))
+    assert passes == [len(x)] * 2  # live and averaged weights
+    assert list(together) == er.readouts
+    for name, scores in alone.items():
+        assert torch.equal(together[name], scores)
+    assert len({tuple(scores.flatten().tolist()) for scores in alone.values()}) == 4
 
 
 def test_scores_before_the_first_batch_have_no_columns(learner: Make, batches: Batches) -> None:

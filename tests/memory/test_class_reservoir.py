@@ -45,7 +45,10 @@ def test_new_classes_in_one_batch_share_as_well():
 
 
 def test_a_memory_smaller_than_the_classes_never_overflows():
-    assert sum(sizes(fed(list(range(8)) * 5, 3))) == 3
+    for seed in range(5):
+        memory = fed(list(range(8)) * 5, 3, seed)
+        assert sorted(sizes(memory)) == [0] * 5 + [1] * 3
+        assert memory.members[7]  # a class that the memory lacks always enters
 
 
 def test_early_and_late_images_of_a_class_are_kept_equally_often():
@@ -58,3 +61,13 @@ def test_early_and_late_images_of_a_class_are_kept_equally_often():
     # 3 of 60 each time: 150 expected of either half, standard deviation 8.6
     assert early + late == 300
     assert abs(early - 150) < 4 * 8.6
+
+
+def test_they_are_also_where_other_classes_come_in_between():
+    early = total = 0
+    for seed in range(100):
+        memory = fed([0, 1, 2] * 30, 6, seed)
+        numbers = [int(memory.columns["x"][slot]) for slot in memory.members[0]]
+        early, total = early + sum(number < 45 for number in numbers), total + len(numbers)
+    assert total == 200
+    assert abs(early - 100) < 4 * 7.0  # standard deviation of 200 fair draws

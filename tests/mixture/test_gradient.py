@@ -1,5 +1,6 @@
 """Gradient objectives: formulas, the Kantorovich network, hand-written Adam, known failures."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,39 @@ def test_ascent_raises_the_dual_towards_sinkhorn() -> None:
     end = gradient.dual_loss(sample, z, mask, network, s).detach()
     assert bool((end <= best + 1e-9).all()) and bool((end > start).all())
     assert torch.allclose(end, best, atol=0.02)
+
+
+def entropic_cost(cost: list[list[float]], n: int, eps: float) -> float:
+    """min <P, C> + eps KL(P || a b^T) between equal weights, by scaling rows and columns."""
+    m = len(cost)
+    kernel = [[math.exp(-cost[i][j] / eps) for j in range(n)] for i in range(m)]
+    u, v = [1.0] * m, [1.0] * n
+    for _ in range(2000):
+        u = [1 / sum(kernel[i][j] * v[j] / n for j in range(n)) for i in range(m)]
+        v = [1 / sum(kernel[i][j] * u[i] / m for i in range(m)) for j in range(n)]
+    plan = [[u[i] * kernel[i][j] * v[j] / (m * n) for j in range(n)] for i in range(m)]
+    return sum(
+        plan[i][j] * (cost[i][j] + eps * math.log(plan[i][j] * m * n))
+        for i in range(m) for j in range(n)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cost", ["mahalanobis", "euclidean"])
+def test_debiased_is_the_cross_cost_less_half_of_the_own(cost: str) -> None:
+    z, mask, values, _ = problem()
+    s = replace(DUAL, objective="debiased", cost=cost, eps=0.8, sinkhorn_steps=500)
+    first, second = sampled(*values, count=4), sampled(*(v + 0.1 for v in values), count=4)
+    mine = gradient.debiased_loss(first, second, z, mask, s)
+
+    def costs(c: int, points: torch.Tensor) -> list[list[float]]:
+        weight = first.var[c] if cost == "mahalanobis" else torch.ones_like(first.var[c])
+        gaps = (first.points[c][:, None] - points[None]).square() / weight[:, None]
+        return (gaps.sum(-1) / 3).tolist()
+
+    for c, n in ((0, 5), (1, 3)):
+        cross = entropic_cost(costs(c, z[c, :n]), n, 0.8)
+        own = entropic_cost(costs(c, second.points[c]), 4, 0.8)
+        assert float(mine[c]) == pytest.approx(cross - own / 2, rel=1e-6)
 
 
 def test_nll_matches_torch_distributions() -> None:

@@ -1,5 +1,8 @@
 """Gumbel-Softmax samples: law, gradients, straight-through."""
 
+import math
+
+import pytest
 import torch
 
 from ocil.mixture.sampling import draw, gumbel_softmax, sample_mixture
@@ -25,6 +28,19 @@ def test_hard_samples_follow_the_mixture() -> None:
     assert torch.allclose(sample.points.var(1), var, rtol=0.05)
     picked = sample.labels.argmax(-1)
     assert torch.allclose(sample.var[0], sigma[0].square()[picked[0]])
+
+
+def test_the_temperature_is_that_of_the_softmax() -> None:
+    log_pi = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64).log()
+    gumbel = torch.tensor([[0.4, -1.0, 0.1], [2.0, 0.3, -0.7]], dtype=torch.float64)
+    for temperature in (0.2, 0.5, 3.0):
+        found = gumbel_softmax(log_pi, gumbel, temperature, hard=False)
+        for row, noise in zip(found.tolist(), gumbel.tolist(), strict=True):
+            powers = [
+                math.exp((math.log(p) + g) / temperature)
+                for p, g in zip((0.2, 0.3, 0.5), noise, strict=True)
+            ]
+            assert row == pytest.approx([power / sum(powers) for power in powers])
 
 
 def test_gradients_by_finite_differences_and_straight_through() -> None:

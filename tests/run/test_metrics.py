@@ -54,6 +54,14 @@ def test_final_average_accuracy() -> None:
     assert metrics.final_average_accuracy(JOINT) == 75.0
 
 
+def test_a_task_that_was_not_evaluated_at_the_end_leaves_no_number() -> None:
+    missing = np.array([[60.0, NAN, NAN], [70.0, 90.0, NAN], [50.0, NAN, 80.0]])
+    assert np.isnan(metrics.final_average_accuracy(missing))
+    assert metrics.average_forgetting(missing) is None
+    assert metrics.backward_transfer(missing) is None
+    np.testing.assert_array_equal(metrics.accuracy_curve(missing), [60.0, 80.0, NAN])
+
+
 def test_forgetting_takes_the_best_ever_including_the_end() -> None:
     # task 1: max(60, 70, 50) - 50 = 20; task 2: max(90, 40) - 40 = 50; mean 35
     assert metrics.average_forgetting(MATRIX) == 35.0

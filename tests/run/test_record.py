@@ -71,6 +71,29 @@ def test_one_evaluation_is_one_line(run: Callable[..., dict[str, Any]], tmp_path
     )
 
 
+def test_every_metric_is_under_its_own_name() -> None:
+    def row(step: int, task: int, correct: list[int], images: str) -> dict[str, Any]:
+        total = [10, 10 if task else 0]
+        counts = {"correct": correct, "total": total, "readout": "head"}
+        return {"step": step, "task": task, "images": images, **counts}
+
+    rows = [
+        row(1, 0, [9, 0], "all"), row(1, 0, [7, 0], "probe"), row(2, 1, [3, 8], "probe"),
+        row(3, 1, [4, 7], "probe"), row(3, 1, [5, 6], "all"),
+    ]  # fmt: skip
+    found = records.results(rows, [[0], [1]], "head")
+    assert found["accuracy_matrix"] == [[90.0, None], [50.0, 60.0]]
+    assert found["final_average_accuracy"] == 55.0  # (50 + 60) / 2
+    assert found["average_forgetting"] == 40.0  # 90 - 50
+    assert found["metrics"] == {
+        "learning_accuracy": 75.0,  # (90 + 60) / 2
+        "backward_transfer": -40.0,  # 50 - 90
+        "average_anytime_accuracy": pytest.approx((70 + 55 + 55) / 3),
+        "worst_case_accuracy": 50.0,  # (min(30, 40) + 70) / 2
+    }
+    assert found["evaluations"] == rows
+
+
 # ------------------------------------------------------------------ the command
 
 

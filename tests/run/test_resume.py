@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ import pytest
 from ocil import settings
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
-from ocil.run import checkpoint
+from ocil.run import loop
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run, start_run
 from ocil.run.session import Session
@@ -133,10 +134,23 @@ def test_a_kill_after_the_last_step_only_costs_the_record(tmp_path: Path, run: R
 
 
 def test_seconds_add_up(tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed(plan(), tmp_path / "a", 7, monkeypatch)
-    found = checkpoint.latest(tmp_path / "a" / "checkpoints")
-    assert found is not None
-    assert resume_run(tmp_path / "a")["seconds"] >= round(found.progress["seconds"], 3) > 0
+    ticks = itertools.count()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(ticks)))  # a step is 1 s
+    killed(plan(), tmp_path / "a", 7, monkeypatch)  # after the checkpoint at step 5
+    record = resume_run(tmp_path / "a")
+    assert record["seconds"] == 15
+    assert record["images_per_second"] == 120 / 15
+
+
+def test_what_the_learner_told_of_itself_survives_a_kill(
+    tmp_path: Path, plan: MakePlan, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed(plan("otc", checkpoint_every=5), tmp_path / "a", 12, monkeypatch)
+    record, whole = resume_run(tmp_path / "a"), run("b", "otc", checkpoint_every=5)
+    assert resumed_at(tmp_path / "a") == [10]
+    assert [row["step"] for row in whole["inside"]] == [3, 6, 9, 12, 15]
+    assert record["inside"] == whole["inside"]
+    assert same(record, whole)
 
 
 def test_threads_are_those_the_run_began_with(

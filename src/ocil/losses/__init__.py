@@ -7,12 +7,11 @@ from ocil.losses.cross_entropy import (
     restricted_cross_entropy,
     weighted_cross_entropy,
 )
-from ocil.losses.distillation import distillation
 from ocil.losses.experts import reverse_distillation
 from ocil.losses.geodesic import geodesic_distillation
 from ocil.losses.gradient_balance import adaptive_weights, gradient_masses
-from ocil.losses.infonce import holistic_scores, infonce, paired_infonce
 from ocil.losses.mixup import mixed_cross_entropy
+from ocil.losses.noise_contrastive import holistic_scores, infonce, paired_infonce
 from ocil.losses.preservation import (
     FEATURE_TERMS,
     balanced_preservation,
@@ -24,6 +23,7 @@ from ocil.losses.proxy import others_logsumexp, pseudo_prototypical_proxy
 from ocil.losses.relation import relation_distillation
 from ocil.losses.replay import stored_logits
 from ocil.losses.shapley import adversarial_shapley, knn_shapley
+from ocil.losses.soft_targets import distillation
 
 __all__ = [
     "FEATURE_TERMS",

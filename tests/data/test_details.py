@@ -1,0 +1,99 @@
+"""Small promises of the readers: what is named, what is refused, what cannot be written to."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ocil import data
+from ocil.data import command, imagenet, own, pictures
+from ocil.data.dataset import finished
+from ocil.errors import OcilError
+
+
+def png(side: tuple[int, int] = (8, 8), mode: str = "RGB") -> bytes:
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.new(mode, side).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_a_check_names_the_file_that_is_not_the_published_one(
+    make_batches: Callable[..., Path],
+) -> None:
+    report = command.check("cifar10", make_batches(form="tar"))
+    wrong = {finding.what: finding.detail for finding in report.findings if finding.ok is False}
+    assert "expected 170498071" in wrong["cifar-10-python.tar.gz"]
+
+
+def test_the_list_has_a_heading_for_every_number() -> None:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=200)
+    rows = [row for row in command.list_sources() if row.name == "mnist"]
+    console.print(command.render_list(rows))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0].startswith("Data sets")
+    headings = [cell.strip() for cell in lines[2].split("┃")[1:-1]]
+    cells = [cell.strip() for cell in lines[4].split("│")[1:-1]]
+    assert headings[:4] == ["name", "classes", "images", "download"]
+    assert cells[:4] == ["mnist", "10", "70000", "11.6 MB"]
+
+
+def test_nothing_can_be_written_to_a_data_set(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((8, 2), np.float32), y=np.arange(8) % 2)
+    part = np.zeros((2, 1, 4, 4), np.uint8), np.arange(2)
+    made = finished("made", part, (part[0].copy(), part[1].copy()), ("a", "b"))
+    for dataset in (made, data.load("digits"), own.OwnData(tmp_path / "a.npz").dataset):
+        assert not any(array.flags.writeable for array in dataset.arrays)
+
+
+def test_pictures_to_test_on_take_the_size_of_those_to_learn(tmp_path: Path) -> None:
+    for name, side in (("train/a/1", 8), ("train/b/1", 8), ("test/a/1", 6), ("test/b/1", 6)):
+        path = tmp_path / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png((side, side)))
+    parts = own.read_own(tmp_path)
+    assert parts["train"].items.shape == parts["test"].items.shape == (2, 3, 8, 8)
+
+
+def test_no_picture_at_all_is_refused_also_where_bad_ones_are_passed_over() -> None:
+    with pytest.raises(OcilError, match="None of 2 pictures"):
+        pictures.decode_all(["a", "b"], lambda i: b"no picture", bad="skip")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_size_of_a_turned_photograph_is_the_one_it_is_seen_with(orientation: int) -> None:
+    from PIL import Image
+
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (6, 4)).save(stream, "JPEG", exif=exif)
+    images, _ = pictures.decode_all(["photo"], lambda i: stream.getvalue())
+    assert images.shape[2:] == ((6, 4) if orientation > 4 else (4, 6))
+
+
+def test_the_name_of_a_class_without_words_is_its_id_cut_at_60_letters() -> None:
+    ids = {"n" * 80: 0, "short": 1}
+    long, short = imagenet._class_names(None, set(), "", ids)  # type: ignore[arg-type]
+    assert len(long) == 60 and long.startswith("nnn") and short == "short"
+
+
+def test_the_order_within_an_archive_plays_no_part(make_batches: Callable[..., Path]) -> None:
+    root = make_batches()
+    folder = root / "cifar10" / "cifar-10-batches-py"
+    wanted = data.load("cifar10", root)
+    other = root / "other" / "cifar10"
+    other.mkdir(parents=True)
+    with tarfile.open(other / "cifar-10-python.tar.gz", "w:gz") as archive:
+        for path in sorted(folder.iterdir(), reverse=True):
+            archive.add(path, f"cifar-10-batches-py/{path.name}")
+    found = data.load("cifar10", root / "other")
+    np.testing.assert_array_equal(found.train_labels, wanted.train_labels)
+    np.testing.assert_array_equal(found.train_images, wanted.train_images)

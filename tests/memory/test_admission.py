@@ -1,0 +1,50 @@
+"""Who gets a slot: in an order of preference, and by flooding."""
+
+from __future__ import annotations
+
+import torch
+
+from ocil.memory import Memory
+from ocil.memory.admission import flood, in_order
+
+
+def memory_of(labels: list[int], capacity: int) -> Memory:
+    memory = Memory(capacity)
+    x = torch.zeros(len(labels), 1)
+    memory.write(list(range(len(labels))), x, torch.tensor(labels))
+    return memory
+
+
+def test_slots_go_to_the_first_in_order_and_to_no_more():
+    assert in_order([5, -1, -1, 2], [3, 1, 0, 2]) == [-1, 2, -1, 5]
+    assert in_order([-1, -1], [1, 0]) == [-1, -1]
+
+
+def test_a_flood_takes_so_many_of_each_class_and_no_more():
+    memory = memory_of([9, 9, 9], capacity=20)
+    labels = [0, 0, 1, 0, 1, 0, 2]
+    order = [3, 4, 0, 6, 1, 2, 5]  # class 0 asks for 3, 0, 1, 5 and class 1 for 4, 2
+    draw = torch.Generator().manual_seed(0)
+    # free slots from 3 on, in order of entering: 3, 4, 0, 6, then 2
+    assert flood(memory, order, labels, 2, draw) == [5, -1, 7, 3, 4, -1, 6]
+    assert flood(memory, order, labels, 1, draw) == [-1, -1, -1, 3, 4, -1, 5]
+
+
+def test_a_flood_fills_up_and_then_takes_the_places_of_different_old_images():
+    left = set()
+    for seed in range(40):
+        memory = memory_of([9] * 6, capacity=8)
+        draw = torch.Generator().manual_seed(seed)
+        slots = flood(memory, [0, 1, 2, 3, 4], [0] * 5, 4, draw)
+        assert slots[:2] == [6, 7] and slots[4] == -1
+        assert len({*slots[2:4]}) == 2 and all(0 <= slot < 6 for slot in slots[2:4])
+        left |= {*slots[2:4]}
+    assert left == {*range(6)}
+
+
+def test_a_flood_of_a_full_memory_takes_any_place():
+    found = set()
+    for seed in range(60):
+        draw = torch.Generator().manual_seed(seed)
+        found |= set(flood(memory_of([9] * 4, 4), [0], [1], 3, draw))
+    assert found == {0, 1, 2, 3}
