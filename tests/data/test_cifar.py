@@ -183,7 +183,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.T
         ([member(f"x/{i}") for i in range(200)], "more than 100 members"),
         ([member("x/data_batch_1", size=3_000_000)], "at most 1000000"),
         ([member(f"x/{i}", size=900_000) for i in range(9)], "unpacks to more than 2000000"),
-        ([member("x/a\x1b[31m", tarfile.SYMTYPE)], r"a\?\[31m is a link"),
+        ([member("x/a\x1b[31m", tarfile.SYMTYPE)], r"a\\x1b\[31m is a link"),
         ([member("x/readme")], "it lacks data_batch_1"),
     ],
 )

@@ -32,7 +32,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "otc.drift": EARLY | {"window": 2, "queue": 8}, "otc.window": EARLY | {"window": 4},
     "otc.reseed_every": EARLY | {"queue": 8, "window": 4, "reseed_every": 8},
     "otc.queue": EARLY | {"queue": 16, "window": 4}, "otc.relax": EARLY, "otc.eps": EARLY,
-    "otc.components": EARLY,
+    "otc.components": EARLY, "geodl.adaptive": {"classes_per_task": 3},
 }  # fmt: skip
 # Other values than the next best, which would change nothing in so short a stream.
 OTHER: dict[str, Any] = {
