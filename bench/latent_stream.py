@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil import data
-from ocil.data import SOURCES
 from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.learners.otc import Otc
 from ocil.run.session import Session
-from ocil.settings import Settings, layered, to_mapping
+from ocil.settings import Settings, to_mapping
 from ocil.stream import Stream, probe_indices
 
 EVERY = 50  # steps between two looks at test images and memory
@@ -60,8 +60,7 @@ def record(seed: int, limit: int) -> Latents:
     name, dataset = _dataset()
     given = {"data": name, "seed": seed, "limit_per_class": limit}
     given |= {"preserve": 0.0, "choice": "random"}
-    protocol = SOURCES[name].protocol
-    settings, _ = layered(Recorder.settings_type, protocol, Recorder.presets, given)
+    settings = registry.make_settings("otc", registry.resolve("otc", given)[0])
     return _follow(settings, dataset)
 
 

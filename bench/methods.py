@@ -22,7 +22,6 @@ import torch
 from ocil.data import SOURCES
 from ocil.learners import registry
 from ocil.run.session import Session
-from ocil.settings import layered
 
 KEPT = Path(__file__).parents[1] / "src/ocil/learners/costs.json"
 DATA = {"mlp": "mnist", "resnet18": "cifar10"}
@@ -35,7 +34,7 @@ def start(name: str, data: str, memory: int) -> Session:
     flags: dict[str, Any] = {"data": data, "steps": 1}
     if kind.settings_type().memory is not None:
         flags["memory"] = memory
-    settings, _ = layered(kind.settings_type, SOURCES[data].protocol, kind.presets, flags)
+    settings = registry.make_settings(name, registry.resolve(name, flags)[0])
     return Session(name, settings, SOURCES[data].shape)
 
 

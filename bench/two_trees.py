@@ -238,7 +238,6 @@ def _classifier(name: str) -> dict[str, Any]:
     from sklearn.datasets import load_digits
 
     import ocil
-    from ocil import settings
 
     given = dict(CLASSIFIERS[name])
     method, kind, net = given.pop("method"), given.pop("net", "mlp"), None
@@ -246,8 +245,6 @@ def _classifier(name: str) -> dict[str, Any]:
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(64, 20), torch.nn.ReLU())
         net.requires_grad_(kind == "module")
-    if upgrade := getattr(settings, "upgrade", None):
-        given = upgrade(method, given)
     torch.set_num_threads(1)
     x, y = load_digits(return_X_y=True)
     x, y = (x / 16).astype(np.float32)[:300], y[:300]

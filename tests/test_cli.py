@@ -17,7 +17,7 @@ from ocil import cli
 from ocil.cli import COMMANDS
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
-from ocil.learners.er import Er
+from ocil.learners import registry
 
 Ocil = Callable[..., Any]
 
@@ -66,7 +66,7 @@ def test_the_help_of_a_method_lists_its_settings_with_their_defaults(ocil: Ocil)
     assert said.code == 0
     for flag in ("--memory", "--skip-first", "--out", "--data-dir", "--config"):
         assert flag in said.out
-    assert "default: 500" in said.out
+    assert "for methods without one. [500]" in " ".join(said.out.split())
 
 
 def test_the_version(ocil: Ocil) -> None:
@@ -130,7 +130,8 @@ def presets(monkeypatch: pytest.MonkeyPatch) -> None:
         "big/mnist": {"batch": 22, "epochs": 3},
         "big/mnist/77": {"batch": 23, "width": 9},
     }
-    monkeypatch.setattr(Er, "presets", own)
+    known = registry.info("er")
+    monkeypatch.setattr(registry, "info", lambda method: known._replace(presets=own))
 
 
 @pytest.mark.usefixtures("presets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +13,19 @@ import pytest
 import torch
 
 from ocil.errors import OcilError
-from ocil.learners import registry
+from ocil.learners import catalog, registry
+from ocil.plainfile import read_toml
 from ocil.settings import (
     NOT_IN_JOB,
+    Method,
     Settings,
+    fields_of,
     from_mapping,
     job_id,
-    known_keys,
-    layered,
-    read_toml,
+    resolve,
     to_mapping,
+    upgrade,
+    with_role,
 )
 
 PROTOCOL = {"batch": 1, "replay": 1, "steps": 1, "epochs": 1, "width": 1, "probe": 1}
@@ -31,15 +35,21 @@ PRESETS: dict[str, dict[str, Any]] = {
     "big/mnist": {"steps": 3, "epochs": 3, "width": 3, "probe": 3},
     "big/mnist/700": {"epochs": 4, "width": 4, "probe": 4},
 }
+
+
+def method(kind: type[Settings] = Settings, presets: Any = None, name: str = "er") -> Method:
+    return Method(name, "", "", None, False, "", "", fields_of(kind), presets or {})
+
+
 TOML = {"preset": "big", "data": "mnist", "memory": 700, "width": 5, "probe": 5}
 FLAGS = {"probe": 6}
 
 
 def test_each_layer_wins_over_the_one_before() -> None:
-    settings, preset = layered(Settings, PROTOCOL, PRESETS, TOML, FLAGS)
-    assert settings.classes_per_task == Settings.classes_per_task  # a default
-    assert (settings.batch, settings.replay, settings.steps) == (1, 2, 3)
-    assert (settings.epochs, settings.width, settings.probe) == (4, 5, 6)
+    values, preset = resolve(method(presets=PRESETS), PROTOCOL, TOML, FLAGS)
+    assert values["classes_per_task"] == Settings.classes_per_task  # a default
+    names = ("batch", "replay", "steps", "epochs", "width", "probe")
+    assert [values[name] for name in names] == [1, 2, 3, 4, 5, 6]
     assert preset == "big/mnist/700"
 
 
@@ -54,18 +64,19 @@ def test_each_layer_wins_over_the_one_before() -> None:
     ],
 )
 def test_the_most_special_preset_that_exists_is_named(given: dict[str, Any], used: str) -> None:
-    settings, preset = layered(Settings, {}, PRESETS, given)
+    values, preset = resolve(method(presets=PRESETS), {}, given)
     assert preset == used
-    assert settings.probe == PRESETS[used].get("probe", Settings.probe)
+    assert values["probe"] == PRESETS[used].get("probe", Settings.probe)
 
 
 def test_memory_set_by_a_preset_or_the_protocol_chooses_the_special_preset() -> None:
     presets = {"default/mnist/700": {"lr": 0.5}}
     given = {"data": "mnist"}
-    assert layered(Settings, {"memory": 700}, presets, given)[0].lr == 0.5
-    assert layered(Settings, {"memory": 700}, presets, given, {"memory": 8})[0].lr == Settings.lr
-    by_preset = presets | {"default/mnist": {"memory": 700}}
-    assert layered(Settings, {"memory": 8}, by_preset, given)[0].lr == 0.5
+    assert resolve(method(presets=presets), {"memory": 700}, given)[0]["lr"] == 0.5
+    other = resolve(method(presets=presets), {"memory": 700}, given, {"memory": 8})[0]
+    assert other["lr"] == Settings.lr
+    by_preset = method(presets=presets | {"default/mnist": {"memory": 700}})
+    assert resolve(by_preset, {"memory": 8}, given)[0]["lr"] == 0.5
 
 
 def test_a_methods_own_default_wins_over_the_protocol_and_yields_to_presets() -> None:
@@ -73,9 +84,9 @@ def test_a_methods_own_default_wins_over_the_protocol_and_yields_to_presets() ->
     class Own(Settings):
         replay: int = 7
 
-    assert layered(Own, {"replay": 1, "batch": 3}, {})[0].replay == 7
-    assert layered(Own, {"replay": 1, "batch": 3}, {})[0].batch == 3
-    assert layered(Own, {}, {"default": {"replay": 8}})[0].replay == 8
+    values, _ = resolve(method(Own), {"replay": 1, "batch": 3})
+    assert (values["replay"], values["batch"]) == (7, 3)
+    assert resolve(method(Own, {"default": {"replay": 8}}), {})[0]["replay"] == 8
 
 
 @pytest.mark.parametrize(
@@ -109,7 +120,7 @@ def test_an_unknown_key_suggests_the_nearest(key: str, hint: str) -> None:
 def test_a_wrong_type_is_said(key: str, value: Any, wanted: str) -> None:
     for attempt in (
         lambda: from_mapping(Settings, {key: value}, "the settings"),
-        lambda: layered(Settings, {}, {}, {key: value}),
+        lambda: resolve(method(), {}, {key: value}),
     ):
         with pytest.raises(OcilError) as caught:
             attempt()
@@ -160,7 +171,7 @@ def test_a_value_out_of_range_is_said(key: str, value: Any) -> None:
 
 def test_an_unknown_preset_suggests_and_lists_the_known() -> None:
     with pytest.raises(OcilError, match=r"'bgi'\. Did you mean 'big'\? Known: big, default\."):
-        layered(Settings, {}, PRESETS, {"preset": "bgi"})
+        resolve(method(presets=PRESETS), {}, {"preset": "bgi"})
 
 
 # ------------------------------------------------------------------ job id
@@ -177,17 +188,19 @@ def other_value(name: str) -> Any:
 
 
 def job(**changes: Any) -> str:
-    return job_id("er", to_mapping(dataclasses.replace(Settings(), **changes)), Settings())
+    return job_id(method(), to_mapping(dataclasses.replace(Settings(), **changes)))
 
 
-@pytest.mark.parametrize("name", known_keys(Settings))
+@pytest.mark.parametrize("name", fields_of(Settings))
 def test_the_job_follows_what_decides_the_result_and_nothing_else(name: str) -> None:
     same = job(**{name: other_value(name)}) == job()
     assert same == (name in NOT_IN_JOB or name == "preset")
 
 
-def test_another_method_is_another_job() -> None:
-    assert job_id("er", {}, Settings()) != job_id("joint", {}, Settings())
+def test_what_does_not_decide_the_result() -> None:
+    assert {"checkpoint_every", "threads", "device", "latents"} == NOT_IN_JOB
+    assert with_role("measure") == {"readout", "eval_every", "probe"}
+    assert job_id(method(), {}) != job_id(method(name="joint"), {})
 
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_JOB - {"device"}))  # there may be no other device
@@ -204,16 +217,39 @@ def test_what_is_not_in_the_job_does_not_decide_the_result(name: str) -> None:
     assert len(sums) == 1
 
 
-def test_a_record_that_lacks_a_newer_key_keeps_its_job() -> None:
-    @dataclass(frozen=True)
-    class Newer(Settings):
-        shiny: int = 3
+@dataclass(frozen=True)
+class Newer(Settings):
+    shiny: int = 3
 
-    old = to_mapping(Settings(seed=4))
-    whole = to_mapping(Newer(seed=4))
-    assert job_id("er", old, Newer()) == job_id("er", whole, Newer())
-    assert job_id("er", old, Newer()) != job_id("er", whole | {"shiny": 4}, Newer())
-    assert job_id("er", dict(reversed(whole.items())), Newer()) == job_id("er", whole, Newer())
+
+def test_a_new_setting_changes_no_id_and_older_settings_are_filled_up() -> None:
+    old, whole = to_mapping(Settings(seed=4)), to_mapping(Newer(seed=4))
+    wanted = job_id(method(), old)
+    assert job_id(method(Newer), whole) == wanted == job_id(method(Newer), old)
+    assert job_id(method(Newer), whole | {"shiny": 4}) != wanted
+    assert job_id(method(Newer), dict(reversed(whole.items()))) == wanted
+    assert upgrade(method(Newer), old) == whole
+
+
+def test_a_new_default_changes_no_id() -> None:
+    fields = fields_of(Settings) | {"lr": fields_of(Settings)["lr"]._replace(default=0.5)}
+    later = method()._replace(fields=fields)
+    assert job_id(later, {"lr": 5e-4}) == job_id(method(), {"lr": 5e-4}) == job_id(later, {})
+    assert job_id(later, {"lr": 0.5}) == job_id(method(), {"lr": 0.5})
+
+
+def test_the_catalog_is_what_the_classes_say() -> None:
+    kept = json.loads(Path(catalog.__file__).with_name("catalog.json").read_text())
+    found = json.loads(json.dumps(catalog.content()))
+    assert found == kept, "run `python -m ocil.learners.catalog`"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_catalog_tells_every_setting(name: str) -> None:
+    known = registry.info(name)
+    assert list(known.fields) and all(field.help for field in known.fields.values())
+    plain = to_mapping(registry.get(name).settings_type())
+    assert {key: field.default for key, field in known.fields.items()} == plain
 
 
 # ------------------------------------------------------------------ TOML

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ocil import modelfile, samples
+from ocil.data.sources import default_net
 from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names, not_fitted
 from ocil.learners import registry
@@ -23,7 +24,7 @@ from ocil.run.files import write_atomic, writing
 from ocil.run.process import fault, interrupts_between_steps
 from ocil.run.session import Session, State
 from ocil.samples import BadInput, Channels, Form
-from ocil.settings import Settings, layered
+from ocil.settings import Settings
 from ocil.undo import WayBack
 
 ROOM = 1 << 24  # scores of all components held at a time while predicting
@@ -211,15 +212,14 @@ class Classifier(Estimator):
 
     def _resolved(self, shape: tuple[int, ...]) -> Settings:
         """All settings: the defaults of the method, what fits the items, then what was given."""
-        kind = registry.get(self.method)
         net = "module" if isinstance(self.net, nn.Module) else self.net
         given = {"net": net, "augment": self.augment, "memory": self.memory, "seed": self.seed}
-        for name, choice in samples.suited(shape).items():
+        for name, choice in default_net(shape).items():
             if isinstance(given[name], str) and given[name] == "auto":
                 given[name] = choice
         given = {"data": "own"} | given | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-        return layered(kind.settings_type, {}, kind.presets, plain)[0]
+        return registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tomllib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from ocil.errors import OcilError
 
 NOT_REGULAR = "it is no regular file"
 MOST = 1 << 30  # bytes of a file that is read whole, unless its format says less
+TOML_BYTES = 1 << 20
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -33,3 +37,14 @@ def read_plain(path: Path, most: int = MOST) -> bytes:
             told = f"it has {size} bytes, at most {most} are read"
             raise OSError(errno.EFBIG, told, str(path))
         return stream.read(size)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain data, or one sentence on what is wrong with it."""
+    try:
+        return tomllib.loads(read_plain(path, TOML_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"{path} is not valid TOML: {problem}.") from error

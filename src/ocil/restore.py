@@ -18,7 +18,7 @@ from ocil.modelfile import ModelFile
 from ocil.nets.foreign import Foreign, offering
 from ocil.run.session import UNFIT, Session, State
 from ocil.samples import Form
-from ocil.settings import Settings, from_mapping, to_mapping
+from ocil.settings import Settings, to_mapping
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier
@@ -79,7 +79,8 @@ def restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
 def _restored(content: ModelFile, net: nn.Module | None) -> dict[str, Any]:
     note, tensors = content
     kind = registry.get(note["method"])
-    settings = from_mapping(kind.settings_type, note["settings"], "the model file")
+    values = registry.upgraded(kind.method, note["settings"])
+    settings = registry.make_settings(kind.method, values, "the model file")
     form = _form(note)
     if (settings.net == "module") != (net is not None):
         given = "but one is given; leave it out" if net else "give it with net=module"

@@ -19,7 +19,6 @@ log = logging.getLogger("ocil")
 LARGEST = 1e6  # of a feature: squares and products of more lose themselves in float32
 LONGEST = 1000  # characters of a label
 CHANNELS = (1, 3, 4)  # numbers of colours that are recognised without being told
-SMALL = 32  # pixels a side up to which grey images go to the MLP and others to the small ResNet
 Channels = Literal["auto", "first", "last"]
 
 
@@ -38,16 +37,6 @@ class Form(NamedTuple):
             return f"vectors of {self.shape[0]} {self.dtype} features"
         channels, height, width = self.shape
         return f"{self.dtype} images of {height}x{width} pixels and {channels} channels"
-
-
-def suited(shape: tuple[int, ...]) -> dict[str, str]:
-    """Network and augmentation for items of a shape, where nobody says otherwise."""
-    if len(shape) == 1:
-        return {"net": "mlp", "augment": "none"}
-    augment = "full" if shape[0] == 3 else "affine"
-    if shape[0] == 1 and max(shape) <= SMALL:
-        return {"net": "mlp", "augment": augment}
-    return {"net": "resnet18" if max(shape) <= SMALL else "resnet18-global", "augment": augment}
 
 
 def items(X: Any, channels: Channels, form: Form | None = None) -> torch.Tensor:

@@ -1,30 +1,40 @@
-"""Settings are data: one frozen, flat dataclass a method.
+"""Settings are data: one frozen dataclass a method, whose fields say what they are.
 
-The same fields are the keys of a TOML file, the flags of the command line and the `settings` of a
-record. Later layers win: defaults < the data set's protocol < preset < TOML < flags.
+The same names are the keys of a TOML file, the flags of the command line and the `settings` of a
+record. `resolve` is where all layers meet; later ones win:
+
+    defaults < protocol of the data set < preset < TOML < flags
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
-import tomllib
+import operator
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ocil.errors import OcilError, suggest
-from ocil.plainfile import read_plain
 
-TOML_BYTES = 1 << 20
-# Settings that change how a run is carried out, not the question it answers: they stay out of the
-# job id, so a study finds a finished run again whatever machine made it.
-NOT_IN_JOB = frozenset({"checkpoint_every", "threads", "device", "latents"})
+# result: decides what is learned. measure: what is looked at on the way. keep: what is written
+# beside the record. machine: how the run is carried out. name: stands for other settings.
+Role = Literal["result", "measure", "keep", "machine", "name"]
+
+
+def setting(default: Any, *, role: Role = "result", costs: bool = True, **limits: float) -> Any:
+    """A field. `costs`: whether it changes the time of a batch. Limits: low, high, above, below.
+
+    Without limits a number must be at least 0; every number must be finite.
+    """
+    return dataclasses.field(
+        default=default, metadata={"role": role, "costs": costs, "limits": limits}
+    )
 
 
 @dataclass(frozen=True)
@@ -33,27 +43,27 @@ class Settings:
 
     data: str = "digits"
     """Name of the data set (`ocil data list`)."""
-    memory: int | None = 500
+    memory: int | None = setting(500, low=1, costs=False)
     """Images the replay memory holds; none for methods without one."""
-    seed: int = 0
+    seed: int = setting(0, costs=False)
     """Decides class order, order of images, initial weights and all draws."""
-    preset: str = "default"
+    preset: str = setting("default", role="name", costs=False)
     """Named group of settings for the data set (`ocil methods`)."""
     order: Literal["split", "joint"] = "split"
     """split: task after task; joint: one shuffled pass over all classes."""
-    classes_per_task: int = 2
+    classes_per_task: int = setting(2, low=1, costs=False)
     """Classes that arrive together."""
-    batch: int = 10
+    batch: int = setting(10, low=1)
     """Images of the stream per batch."""
     replay: int = 64
     """Images drawn from the memory per gradient step."""
-    steps: int = 1
+    steps: int = setting(1, low=1)
     """Gradient steps per stream batch, each with its own draw and augmentation."""
-    epochs: int = 1
+    epochs: int = setting(1, low=1, costs=False)
     """Passes over each task; 1 is the online setting."""
-    validate: bool = False
+    validate: bool = setting(False, costs=False)
     """Hold out 10 % of the training images of each class and evaluate on them: for tuning."""
-    limit_per_class: int | None = None
+    limit_per_class: int | None = setting(None, low=1, costs=False)
     """Use only this many training images of each class: for cheap trials."""
     net: str = "mlp"
     """Feature extractor: mlp, resnet18, resnet18-global or identity."""
@@ -74,113 +84,86 @@ class Settings:
     random class."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimiser of net and head."""
-    lr: float = 5e-4
+    lr: float = setting(5e-4, above=0, costs=False)
     """Learning rate."""
-    momentum: float = 0.0
+    momentum: float = setting(0.0, below=1, costs=False)
     """Momentum of sgd; adamw has its own."""
-    weight_decay: float = 1e-4
+    weight_decay: float = setting(1e-4, costs=False)
     """Weight decay."""
-    ema: float = 0.995
+    ema: float = setting(0.995, below=1)
     """Decay of the average of the weights, warmed up as min(a, (1+t)/(10+t)); 0 keeps none."""
-    readout: str = "auto"
+    readout: str = setting("auto", role="measure", costs=False)
     """The read-out that counts; auto is the method's own choice, and all are recorded."""
-    eval_every: int = 50
+    eval_every: int = setting(50, role="measure", costs=False)
     """Steps between evaluations on the probe images; 0 for none."""
-    probe: int = 500
+    probe: int = setting(500, role="measure", low=1, costs=False)
     """Fixed, class-balanced evaluation images for the anytime curve."""
-    checkpoint_every: int = 500
+    checkpoint_every: int = setting(500, role="machine", costs=False)
     """Steps between checkpoints; 0 keeps only those made on a signal."""
-    latents: bool = False
+    latents: bool = setting(False, role="keep", costs=False)
     """Keep 2 000 test features and the centroids beside the record, for pictures."""
-    threads: int | Literal["auto"] = 1
+    threads: int | Literal["auto"] = setting(1, role="machine", low=1, costs=False)
     """CPU threads; auto uses all cores."""
-    device: str = "cpu"
+    device: str = setting("cpu", role="machine", costs=False)
     """cpu, cuda or mps."""
 
     def __post_init__(self) -> None:
-        for name, low in _AT_LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value != "auto" and value < low:
-                raise OcilError(f"Setting {name} is {value} but must be at least {low}.")
-            if isinstance(value, int) and value >= 2**63:
-                raise OcilError(f"Setting {name} is {value} but must be below 2^63.")
-        if not 0 <= self.ema < 1:
-            raise OcilError(f"Setting ema is {self.ema} but must be at least 0 and below 1.")
-        if not 0 <= self.momentum < 1:
-            raise OcilError(f"Setting momentum is {self.momentum} but must be in [0, 1).")
-        if not 0 < self.lr < math.inf:
-            raise OcilError(f"Setting lr is {self.lr} but must be a positive number.")
-        if not self.weight_decay < math.inf:
-            raise OcilError(f"Setting weight_decay is {self.weight_decay} but must be finite.")
-        for name, value in vars(self).items():
-            if isinstance(value, int | float) and not 0 <= value < math.inf:
-                raise OcilError(f"Setting {name} is {value} but must be at least 0 and finite.")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                _check_range(field.name, value, field.metadata.get("limits", {}))
 
 
-_AT_LEAST = {
-    "memory": 1, "seed": 0, "classes_per_task": 1, "batch": 1, "replay": 0, "steps": 1,
-    "epochs": 1, "limit_per_class": 1, "width": 0, "weight_decay": 0, "eval_every": 0, "probe": 1,
-    "checkpoint_every": 0, "threads": 1,
-}  # fmt: skip
+def _check_range(name: str, value: float, limits: Mapping[str, float]) -> None:
+    """One sentence for a number that is not finite or beyond a limit of its field."""
+    bounds = limits if "above" in limits else {"low": 0, **limits}
+    rules = {
+        "above": ("above", operator.gt),
+        "low": ("at least", operator.ge),
+        "below": ("below", operator.lt),
+        "high": ("at most", operator.le),
+    }
+    sound = all(rules[key][1](value, limit) for key, limit in bounds.items())
+    if not sound or not math.isfinite(value) or (isinstance(value, int) and value >= 2**63):
+        wanted = [f"{rules[key][0]} {limit}" for key, limit in bounds.items()]
+        wanted += ["finite"] if isinstance(value, float) else ["below 2^63"] if sound else []
+        raise OcilError(f"Setting {name} is {value} but must be {' and '.join(wanted)}.")
+
 
 S = TypeVar("S", bound=Settings)
 
 
-def above_zero(settings: Settings, *names: str) -> None:
-    """Refuse settings of these names that are 0; below 0 none may be."""
-    for name in names:
-        if not getattr(settings, name) > 0:
-            raise OcilError(f"Setting {name} is {getattr(settings, name)} but must be above 0.")
+# ------------------------------------------------------------------ fields as plain data
 
 
-def at_least_one(settings: Settings, *names: str) -> None:
-    """Refuse counts below 1."""
-    for name in names:
-        if getattr(settings, name) < 1:
-            raise OcilError(f"Setting {name} is {getattr(settings, name)} but must be at least 1.")
+class Field(NamedTuple):
+    """What is known of a setting without the code of its method."""
 
+    types: tuple[str, ...]  # of bool, int, float, str, none (and, for flags, Path and tuple)
+    choices: tuple[Any, ...]  # what else it may be
+    default: Any
+    frozen: Any  # its first default: that of records made before it existed, and of job ids
+    role: Role = "result"
+    costs: bool = True
+    help: str = ""
 
-def known_keys(kind: type[Settings]) -> list[str]:
-    return [f.name for f in dataclasses.fields(kind)]
+    @property
+    def wanted(self) -> str:
+        return " or ".join([*self.types, *map(repr, self.choices)])
 
-
-def from_mapping(kind: type[S], values: Mapping[str, Any], where: str = "the settings") -> S:
-    """Build settings from plain data; an unknown key or a wrong type is an error that says so."""
-    return kind(**checked(kind, values, where))
-
-
-def checked(kind: type[Settings], values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values if all keys are known and all types are right; ranges are checked by `kind`."""
-    hints = typing.get_type_hints(kind)
-    sound = {}
-    for key, value in values.items():
-        if key not in hints:
-            raise OcilError(f"Unknown setting '{key}' in {where}.{suggest(key, hints)}")
-        sound[key] = _coerce(key, value, hints[key], where)
-    return sound
-
-
-def _coerce(key: str, value: Any, hint: Any, where: str) -> Any:
-    """Accept exactly what the type hint says (and an int where a float is asked for)."""
-    if type(value) is int and abs(value) >= 2**64:
-        raise OcilError(
-            f"Setting {key} in {where} has {value.bit_length()} bits but must be below 2^63."
-        )
-    union = typing.get_origin(hint) in (types.UnionType, typing.Union)
-    options = typing.get_args(hint) if union else (hint,)
-    for option in options:
-        if typing.get_origin(option) is Literal:
-            if value in typing.get_args(option):
-                return value
-        elif option is type(None):
-            if value is None:
-                return None
-        elif option is float and type(value) in (int, float):
-            return float(value)
-        elif type(value) is option:
+    def coerced(self, key: str, value: Any, where: str) -> Any:
+        """Exactly what the field takes (and an int where a float is asked for), or one sentence."""
+        if type(value) is int and abs(value) >= 2**64:
+            bits = value.bit_length()
+            raise OcilError(f"Setting {key} in {where} has {bits} bits but must be below 2^63.")
+        plain = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}
+        if plain.get(type(value)) in self.types:
             return value
-    wanted = _readable(options)
-    raise OcilError(f"Setting {key} in {where} is {_shown(value)} but must be {wanted}.")
+        if type(value) is int and "float" in self.types:
+            return float(value)
+        if isinstance(value, str) and value in self.choices:
+            return value
+        raise OcilError(f"Setting {key} in {where} is {_shown(value)} but must be {self.wanted}.")
 
 
 def _shown(value: Any) -> str:
@@ -192,109 +175,128 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _readable(options: tuple[Any, ...]) -> str:
-    names = []
-    for option in options:
-        if typing.get_origin(option) is Literal:
-            names += [repr(v) for v in typing.get_args(option)]
-        else:
-            names.append("none" if option is type(None) else option.__name__)
-    return " or ".join(names)
+Fields = Mapping[str, Field]
+
+
+@functools.cache
+def fields_of(kind: type) -> dict[str, Field]:
+    """The fields of a dataclass of settings, in order."""
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+        options = typing.get_args(hint) if union else (hint,)
+        literal = [o for o in options if typing.get_origin(o) is Literal]
+        found[field.name] = Field(
+            tuple(_named(o) for o in options if o not in literal),
+            tuple(value for option in literal for value in typing.get_args(option)),
+            field.default,
+            field.default,
+            field.metadata.get("role", "result"),
+            field.metadata.get("costs", True),
+        )
+    return found
+
+
+def _named(option: Any) -> str:
+    kind = typing.get_origin(option) or option
+    return "none" if kind is type(None) else kind.__name__
+
+
+def with_role(*roles: Role) -> frozenset[str]:
+    """Names of the shared settings that have one of these roles; a method's own are results."""
+    return frozenset(name for name, field in fields_of(Settings).items() if field.role in roles)
+
+
+# What changes how a run is carried out or kept, not the question it answers.
+NOT_IN_JOB = with_role("machine", "keep")
+
+
+def from_mapping(kind: type[S], values: Mapping[str, Any], where: str = "the settings") -> S:
+    """Build settings from plain data; an unknown key or a wrong type is an error that says so."""
+    return kind(**checked(fields_of(kind), values, where))
+
+
+def checked(fields: Fields, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values if all keys are known and all types are right; ranges are checked later."""
+    for key in values:
+        if key not in fields:
+            raise OcilError(f"Unknown setting '{key}' in {where}.{suggest(key, fields)}")
+    return {key: fields[key].coerced(key, value, where) for key, value in values.items()}
 
 
 def to_mapping(settings: Settings) -> dict[str, Any]:
     return dataclasses.asdict(settings)
 
 
-def layered(
-    kind: type[S],
-    protocol: Mapping[str, Any],
-    presets: Mapping[str, Mapping[str, Any]],
-    *explicit: Mapping[str, Any],
-) -> tuple[S, str]:
-    """Merge defaults, protocol, preset and explicit layers; return the settings and preset name.
+# ------------------------------------------------------------------ layers and identity
 
-    `presets` maps "NAME", "NAME/DATA" and "NAME/DATA/MEMORY" to settings, each refining the one
-    before; the most special that exists names the preset in the record.
+
+class Method(NamedTuple):
+    """What is known of a method without its code: the catalog has one of each."""
+
+    method: str
+    title: str
+    paper: str
+    year: int | None
+    needs_tasks: bool
+    memory_policy: str
+    readout: str
+    fields: Fields
+    presets: Mapping[str, Mapping[str, Any]]
+
+
+def resolve(
+    method: Method, protocol: Mapping[str, Any], *given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """All settings from defaults, protocol, preset and what was given, and the preset's name.
+
+    Presets are called "NAME", "NAME/DATA" and "NAME/DATA/MEMORY", each refining the one before;
+    the most special that exists names the preset in the record. A default that the method has
+    changed itself wins over the protocol.
     """
-    given: dict[str, Any] = {}
-    for layer in explicit:
-        given |= checked(kind, layer, "the settings")
-    name = given.get("preset", kind.preset)
-    known = sorted({key.split("/")[0] for key in presets} | {"default"})
+    asked: dict[str, Any] = {}
+    for layer in given:
+        asked |= checked(method.fields, layer, "the settings")
+    values = {name: field.default for name, field in method.fields.items()}
+    shared = fields_of(Settings)
+    values |= {
+        k: v for k, v in protocol.items() if k not in shared or values[k] == shared[k].default
+    }
+    name, data = asked.get("preset", values["preset"]), asked.get("data", values["data"])
+    known = sorted({key.split("/")[0] for key in method.presets} | {"default"})
     if name not in known:
         raise OcilError(
             f"Unknown preset '{name}'.{suggest(name, known)} Known: {', '.join(known)}."
         )
-    data = given.get("data", kind.data)
-    defaults = {k: v for k, v in protocol.items() if k not in _own_defaults(kind)}
-    merged: dict[str, Any] = defaults | dict(presets.get(name, {}))
-    special = presets.get(f"{name}/{data}", {})
-    merged |= special
-    memory = given.get("memory", merged.get("memory", kind.memory))
-    merged |= presets.get(f"{name}/{data}/{memory}", {})
-    used = [key for key in (name, f"{name}/{data}", f"{name}/{data}/{memory}") if key in presets]
-    settings = from_mapping(kind, merged | given | {"data": data})
-    return settings, used[-1] if used else name
+    used = name
+    for level in range(3):
+        memory = asked.get("memory", values["memory"])
+        key = "/".join([name, data, str(memory)][: level + 1])
+        if key in method.presets:
+            values, used = values | dict(method.presets[key]), key
+    return checked(method.fields, values | asked, "the settings"), used
 
 
-def on_colour(
-    preset: str, settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Presets "PRESET/DATA" for the colour images: `settings` on top of those in `own` by data."""
-    data = ("cifar10", "cifar100", "tiny-imagenet")
-    return {f"{preset}/{name}": dict((own or {}).get(name, {})) | dict(settings) for name in data}
+def job_id(method: Method, settings: Mapping[str, Any]) -> str:
+    """sha256 of the method and of every setting that differs from its frozen default.
 
-
-def mixed_in(
-    preset: str, size: int, images: Mapping[str, int], share: float = 1.0
-) -> dict[str, dict[str, Any]]:
-    """Presets "PRESET/DATA/MEMORY" for methods that shuffle the memory into a task's images.
-
-    Of a batch of `size`, cut from `images` of the task and M of the memory, M / (images + M) come
-    from the memory; `share` of the memory is meant for training.
-
-    >>> mixed_in("reference", 512, {"cifar10": 10_000})["reference/cifar10/500"]
-    {'batch': 488, 'replay': 24}
+    So a new setting changes no id, and neither does a new default.
     """
-    found = {}
-    for data, count in images.items():
-        for memory in (200, 500, 1000, 2000, 5000, 5120, 10_000):
-            replay = round(size * share * memory / (count + share * memory))
-            found[f"{preset}/{data}/{memory}"] = {"batch": size - replay, "replay": replay}
-    return found
-
-
-def _own_defaults(kind: type[Settings]) -> set[str]:
-    """Fields whose default a method has changed itself; the data set's protocol yields to them."""
-    base = {f.name: f.default for f in dataclasses.fields(Settings)}
-    return {
-        f.name for f in dataclasses.fields(kind) if f.name in base and f.default != base[f.name]
+    frozen = {key: field.frozen for key, field in method.fields.items()}
+    question = {
+        key: value
+        for key, value in settings.items()
+        if key not in NOT_IN_JOB and key != "preset" and (key, value) not in frozen.items()
     }
-
-
-def job_id(method: str, settings: Mapping[str, Any], defaults: Settings) -> str:
-    """sha256 of what determines the result: method and settings, in canonical JSON.
-
-    Keys that a record made by an older version lacks take today's default, so that adding a
-    setting does not orphan finished runs.
-    """
-    return question_id(method, to_mapping(defaults) | dict(settings))
-
-
-def question_id(method: str, settings: Mapping[str, Any]) -> str:
-    """sha256 of method and settings as they are, without those that change no result."""
-    question = {k: v for k, v in settings.items() if k not in NOT_IN_JOB and k != "preset"}
-    text = json.dumps({"method": method, **question}, sort_keys=True)
+    text = json.dumps({"method": method.method, **question}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as plain data, or one sentence on what is wrong with it."""
-    try:
-        return tomllib.loads(read_plain(path, TOML_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
-        problem = " ".join(str(error).split())[:200].rstrip(".")
-        raise OcilError(f"{path} is not valid TOML: {problem}.") from error
+def upgrade(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an older record, run folder or model file in today's names, none missing.
+
+    What is not there was made before the setting existed and has its frozen default.
+    """
+    return {key: field.frozen for key, field in method.fields.items()} | dict(settings)

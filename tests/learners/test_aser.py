@@ -239,7 +239,7 @@ def test_scoring_leaves_no_gradient_and_no_trace_in_the_net(
 
 @pytest.mark.parametrize("name", ["neighbours", "candidates"])
 def test_settings_out_of_range_are_refused(aser: Callable[..., Aser], name: str) -> None:
-    with pytest.raises(OcilError, match=f"{name} is 0; give 1 or more"):
+    with pytest.raises(OcilError, match=f"{name} is 0 but must be at least 1"):
         aser(**{name: 0})
 
 

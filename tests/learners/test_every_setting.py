@@ -10,7 +10,7 @@ import pytest
 
 from ocil import checks
 from ocil.learners import registry
-from ocil.settings import Settings, known_keys
+from ocil.settings import Settings, fields_of
 
 SHARED = ("memory", "replay", "steps", "width", "augment", "retrieval", "optimizer", "lr",
           "momentum", "weight_decay", "ema")  # fmt: skip
@@ -69,7 +69,7 @@ def other(kind: type[Settings], name: str, value: Any) -> Any:
 def pairs() -> list[tuple[str, str]]:
     found = []
     for method in registry.names():
-        own = set(known_keys(registry.get(method).settings_type)) - set(known_keys(Settings))
+        own = set(registry.info(method).fields) - set(fields_of(Settings))
         found += [(method, name) for name in (*SHARED, *sorted(own))]
     return [(m, n) for m, n in found if f"{m}.{n}" not in WITHOUT and n not in WITHOUT]
 

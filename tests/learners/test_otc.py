@@ -29,7 +29,7 @@ def test_every_centroid_gets_its_turn_where_few_items_enter():
 
 @pytest.mark.parametrize("preset", ["paper", "paper-literal"])
 def test_the_papers_presets_learn(preset):
-    session = checks.make(Otc, **Otc.presets[preset])
+    session = checks.make(Otc, **Otc.presets[preset] | {"lr": 5e-3})
     checks.feed(session, checks.TWO_TASKS, batches=60)
     labels = session.labels.encode([0, 2] * 8)  # of the last task, which a flooded memory keeps
     for name in session.learner.readouts:

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 import ocil
 from ocil import checks
 from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.learners.otc import Otc
 from ocil.learners.otc_settings import OtcSettings, mixture_settings
 from ocil.run.session import Session
-from ocil.settings import layered
 from ocil.stream import Batch
 
 PARAMETERS = ("mu", "var", "log_pi")
@@ -175,15 +175,13 @@ def test_later_epochs_offer_images_again_if_told_to(reoffer: bool, offered: int)
 
 @pytest.mark.parametrize(("data", "schedule"), [("cifar10", "constant"), ("cifar100", "steps")])
 def test_the_offline_preset_has_the_epochs_and_batches_of_derpp(data: str, schedule: str):
-    from ocil.learners.derpp import Derpp
-
-    chosen, name = layered(OtcSettings, {}, Otc.presets, {"preset": "offline", "data": data})
-    peer, _ = layered(Derpp.settings_type, {}, Derpp.presets, {"preset": "reference", "data": data})
-    assert name == f"offline/{data}" and chosen.refresh
+    chosen, name = registry.resolve("otc", {"preset": "offline", "data": data})
+    peer, _ = registry.resolve("derpp", {"preset": "reference", "data": data})
+    assert name == f"offline/{data}" and chosen["refresh"]
     for setting in ("epochs", "batch", "schedule", "augment", "width"):
-        assert getattr(chosen, setting) == getattr(peer, setting)
-    assert chosen.schedule == schedule
-    assert chosen.replay == 2 * peer.replay  # which draws twice
+        assert chosen[setting] == peer[setting]
+    assert chosen["schedule"] == schedule
+    assert chosen["replay"] == 2 * peer["replay"]  # which draws twice
 
 
 def test_what_the_objectives_of_em_are():

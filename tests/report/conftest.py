@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ocil.settings import Settings, to_mapping
+
 Record = dict[str, Any]
 HOSTILE = "<script>alert(1)</script>|$x^2$ [red]\x1b[31m`_*=cmd()\n@a"
 
@@ -57,7 +59,7 @@ def _record(
         "memory": memory,
         "seed": seed,
         "epochs": 1,
-        "settings": chosen | (settings or {}),
+        "settings": to_mapping(Settings()) | chosen | (settings or {}),
         "job": "cd" * 32,
         "command": f"ocil run {method} --data {data} --seed {seed}",
         "versions": {"ocil": "0.1.0", "python": "3.11.7"},

@@ -184,7 +184,7 @@ NOTES: dict[str, dict[str, Any]] = {
     "negative seconds": {"progress": PROGRESS | {"seconds": -1}},
     "seconds that are no number": {"progress": PROGRESS | {"seconds": float("nan")}},
     "of no run": {"progress": {"seconds": 1.0, "threads": 1}},
-    "a newer schema": {"schema": 2},
+    "a newer schema": {"schema": 3},
     "a schema of text": {"schema": "1"},
     "a checksum that is a number": {"sha256": 5},
 }

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 import ocil
-from ocil.commands.run import plan_from_words
+from ocil.commands.run import flags_of, plan_from_words
 from ocil.learners import registry
 from ocil.learners.er import ErSettings
-from ocil.learners.otc_settings import PRESETS, OtcSettings
 from ocil.run import record as records
-from ocil.run.reading import check_record
-from ocil.settings import known_keys, layered, to_mapping
+from ocil.run.command import command
+from ocil.run.folder import Plan
+from ocil.run.reading import check_record, read_record
+from ocil.settings import fields_of, job_id, to_mapping
 
 KEYS = {
     "schema", "method", "preset", "study", "data", "data_fingerprint", "split", "memory", "seed",
@@ -34,7 +35,7 @@ KEYS = {
 def test_every_key_is_there(run: Callable[..., dict[str, Any]], plan: Callable[..., Any]) -> None:
     record = run(seed=2)
     assert set(record) >= KEYS
-    assert set(record["settings"]) == set(known_keys(registry.get("er").settings_type))
+    assert set(record["settings"]) == set(fields_of(registry.get("er").settings_type))
     assert record["settings"] == to_mapping(plan(seed=2).settings)
     assert record["job"] == plan(seed=2).job
     assert (record["schema"], record["method"], record["data"]) == (1, "er", "digits")
@@ -98,13 +99,8 @@ def test_every_metric_is_under_its_own_name() -> None:
 
 
 def plan_of(method: str, given: dict[str, Any]) -> Any:
-    from ocil.data import SOURCES
-    from ocil.run.folder import Plan
-
-    learner = registry.get(method)
-    protocol = SOURCES[given.get("data", "digits")].protocol
-    settings, preset = layered(learner.settings_type, protocol, learner.presets, given)
-    return Plan(method, settings, preset)
+    values, preset = registry.resolve(method, given)
+    return Plan(method, registry.make_settings(method, values), preset)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def plan_of(method: str, given: dict[str, Any]) -> Any:
 )
 def test_the_command_makes_the_same_plan_again(method: str, given: dict[str, Any]) -> None:
     made = plan_of(method, given)
-    words = shlex.split(records.command(method, made.settings))
+    words = shlex.split(command(method, to_mapping(made.settings)))
     assert words[:3] == ["ocil", "run", method]
     again, places = plan_from_words(method, words[3:])
     assert again == made
@@ -132,16 +128,19 @@ def test_the_command_makes_the_same_plan_again(method: str, given: dict[str, Any
 
 
 def test_the_command_is_short_and_says_the_essentials() -> None:
-    plain = records.command("er", ErSettings())
+    def of(settings: Any, method: str = "er") -> str:
+        return command(method, to_mapping(settings))
+
+    plain = of(ErSettings())
     assert plain.startswith("ocil run er --data digits --memory 500 --seed 0")
     assert "--batch" not in plain
-    chosen = records.command("er", ErSettings(data="mnist", seed=3, skip_first=True, batch=7))
+    chosen = of(ErSettings(data="mnist", seed=3, skip_first=True, batch=7))
     assert chosen.startswith("ocil run er --data mnist --memory 500 --seed 3")
     assert " --batch 7" in chosen
     assert " --skip-first" in chosen
     elsewhere = ErSettings(device="mps", threads=4, checkpoint_every=7)
-    assert records.command("er", elsewhere) == plain
-    floor = records.command("finetune", plan_of("finetune", {}).settings)
+    assert of(elsewhere) == plain
+    floor = of(plan_of("finetune", {}).settings, "finetune")
     assert "--memory" not in floor
 
 
@@ -178,29 +177,26 @@ def test_the_peak_is_the_process_own_and_not_its_parents() -> None:
     assert float(done.stdout) < 900
 
 
-def test_a_command_says_what_presets_no_longer_do() -> None:
-    record = {
-        "method": "er",
-        "command": "ocil run er --data mnist --memory 500 --seed 0 --steps 2",
-        "settings": to_mapping(ErSettings(data="mnist", memory=500, steps=2, net="mlp")),
-    }
-    # MNIST's protocol augments, and its preset has a rate of its own
-    assert records.left_out(record) == {"augment": "none", "lr": 5e-4}
-    named = record | {"command": f"{record['command']} --augment none --lr 0.0005"}
-    assert records.left_out(named) == {}
+def shipped() -> list[Path]:
+    return sorted((Path(__file__).parents[2] / "results").glob("*/*/record.json"))
 
 
-def test_a_setting_younger_than_the_record_counts_as_its_default() -> None:
-    old = to_mapping(OtcSettings(data="cifar10", memory=200, **PRESETS["default"]))
-    del old["watched"]  # all replayed images were watched; the preset of today watches 16
-    command = "ocil run otc --data cifar10 --memory 200 --net mlp --augment none --readout auto"
-    record = {"method": "otc", "command": command, "settings": old | {"net": "mlp"}}
-    assert records.left_out(record) == {"watched": 0}
+def test_the_command_beside_a_shipped_record_gives_its_job() -> None:
+    assert len(shipped()) > 100
+    for path in shipped():
+        record = read_record(path)
+        method = record["method"]
+        flags, _ = flags_of(method, shlex.split(record["command"])[3:])
+        values, _ = registry.resolve(method, *flags)
+        job = job_id(registry.info(method), values)
+        assert job == job_id(registry.info(method), record["settings"]), path
 
 
-def test_the_commands_of_the_shipped_records_give_their_settings() -> None:
-    paths = sorted((Path(__file__).parents[2] / "results").glob("*/*/record.json"))
-    assert len(paths) > 100
-    found = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    overtaken = [str(path) for path, record in found.items() if records.left_out(record)]
-    assert not overtaken, "a preset has changed: python results/commands.py --write"
+def test_a_setting_younger_than_the_record_has_its_frozen_default(tmp_path: Path) -> None:
+    path = next(p for p in shipped() if '"method": "otc"' in p.read_text())
+    record = json.loads(path.read_text())
+    for key in ("views", "watched"):
+        record["settings"].pop(key, None)
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    settings = read_record(tmp_path)["settings"]
+    assert (settings["views"], settings["watched"]) == (1, 0)

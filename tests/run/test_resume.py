@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import logging
@@ -15,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from ocil import settings
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
 from ocil.run import loop
+from ocil.run.files import canonical
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run, start_run
 from ocil.run.session import Session
@@ -328,12 +329,25 @@ def test_a_run_begun_before_a_setting_existed_goes_on(
 ) -> None:
     changes = {"checkpoint_every": 2}
     whole, out = run(tmp_path / "whole", **changes), tmp_path / "out"
-    with monkeypatch.context() as older:  # an ocil whose job ids know nothing of momentum
-        older.setattr(settings, "NOT_IN_JOB", settings.NOT_IN_JOB | {"momentum"})
-        killed(plan(**changes), out, 5, monkeypatch)
+    killed(plan(**changes), out, 5, monkeypatch)
     content = json.loads((out / "settings.json").read_bytes())
     del content["settings"]["momentum"]
     (out / "settings.json").write_text(json.dumps(content))
+    assert same(resume_run(out), whole)
+    assert resumed_at(out)[-1] > 0
+
+
+def test_a_run_begun_when_job_ids_were_counted_otherwise_goes_on(
+    tmp_path: Path, plan: MakePlan, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = run(tmp_path / "whole", checkpoint_every=2), tmp_path / "out"
+    killed(plan(checkpoint_every=2), out, 5, monkeypatch)
+    for path in (out / "checkpoints").glob("*.json"):
+        note = json.loads(path.read_bytes())
+        del note["check"]
+        note["schema"], note["progress"]["of"]["job"] = 1, "ab" * 32
+        note["check"] = hashlib.sha256(canonical(note)).hexdigest()
+        path.write_text(json.dumps(note))
     assert same(resume_run(out), whole)
     assert resumed_at(out)[-1] > 0
 

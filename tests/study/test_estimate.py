@@ -11,7 +11,7 @@ import pytest
 from ocil import data
 from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.settings import layered, to_mapping
+from ocil.settings import to_mapping
 from ocil.stream import Stream
 from ocil.study import estimate
 from ocil.study.estimate import batches, measure, project
@@ -19,10 +19,8 @@ from ocil.study.estimate import batches, measure, project
 
 def planned(method: str, **values: Any) -> Plan:
     """A plan with the data set's protocol and the method's preset, as a study makes it."""
-    kind = registry.get(method)
-    protocol = data.SOURCES[values["data"]].protocol
-    settings, preset = layered(kind.settings_type, protocol, kind.presets, values)
-    return Plan(method, settings, preset)
+    resolved, preset = registry.resolve(method, values)
+    return Plan(method, registry.make_settings(method, resolved), preset)
 
 
 def record(plan: Any, seconds: float) -> dict[str, Any]:

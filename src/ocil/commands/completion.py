@@ -41,10 +41,9 @@ def completion(words: list[str]) -> None:
     from ocil.commands.run import Places
     from ocil.data import SOURCES
     from ocil.learners import registry
-    from ocil.settings import known_keys
 
-    kinds = [registry.get(name).settings_type for name in registry.names()]
-    keys = {key for kind in kinds for key in known_keys(kind)} | set(Places.__annotations__)
+    keys = {key for name in registry.names() for key in registry.info(name).fields}
+    keys |= set(Places.__annotations__)
     script = SCRIPT.format(
         commands=shlex.quote(" ".join(COMMANDS)),
         methods=shlex.quote(" ".join(registry.names())),

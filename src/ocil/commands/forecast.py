@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ocil import text
 from ocil.report.render import Cell, Strong, Table
-from ocil.settings import NOT_IN_JOB, to_mapping
+from ocil.settings import to_mapping, with_role
 from ocil.study.local import Job
 
 # Settings with a column of their own, and those that say nothing about the question asked.
-_NAMED = NOT_IN_JOB | {"data", "memory", "seed", "preset"}
+_NAMED = with_role("machine", "keep", "name") | {"data", "memory", "seed"}
 
 
 def forecast(jobs: Sequence[Job]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import tyro
 from rich import box
@@ -14,9 +14,8 @@ from ocil.commands.parsing import parse, say
 from ocil.data import command
 from ocil.data.check import check
 from ocil.errors import OcilError
-
-if TYPE_CHECKING:
-    from ocil.learners.learner import Learner
+from ocil.learners import registry
+from ocil.settings import Method
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class MethodsOptions:
 
 def methods(words: list[str]) -> None:
     options = parse(MethodsOptions, words, "ocil methods")
-    from ocil.learners import registry
-
     if options.name:
         say(presets_of(options.name))
         return
@@ -48,30 +45,30 @@ def methods(words: list[str]) -> None:
     for heading in ("images", "extra\nkB", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name in registry.names():
-        learner = registry.get(name)
+        method = registry.info(name)
         cost = costs.get(name)
         shown = ("", "", "")
         if cost:
             shown = (f"{cost['images']:.0f}", f"{cost['bytes'] / 1e3:,.0f}", f"{cost['time']:.2f}")
-        none = learner.settings_type().memory is None
+        none = method.fields["memory"].default is None
         table.add_row(
             name,
-            _reference(learner),
-            "yes" if learner.needs_tasks else "no",
-            "–" if none else learner.keeps.split(",")[0],
-            learner.own_readout,
+            _reference(method),
+            "yes" if method.needs_tasks else "no",
+            "–" if none else method.memory_policy.split(",")[0],
+            method.readout,
             *shown,
         )
     say(table)
 
 
-def _reference(learner: type[Learner]) -> str:
+def _reference(method: Method) -> str:
     """First author and year, so that the table fits 80 columns: "Shim+ 2021" is Shim and others."""
-    if not learner.paper:
+    if not method.paper:
         return "–"
-    authors = learner.paper.split(",")[0]
+    authors = method.paper.split(",")[0]
     first = authors.removesuffix(" et al.").split(" and ")[0]
-    return f"{first}{'' if first == authors else '+'} {learner.year}"
+    return f"{first}{'' if first == authors else '+'} {method.year}"
 
 
 _COSTS = (
@@ -84,15 +81,13 @@ _COSTS = (
 
 def presets_of(name: str) -> Table:
     """What each preset of a method sets; one of a data set refines the one without."""
-    from ocil.learners import registry
-
-    learner = registry.get(name)
-    year = f", {learner.year}" if learner.year else ""
-    table = Table(title=f"{name}: {learner.title} ({learner.paper}{year})")
+    method = registry.info(name)
+    year = f", {method.year}" if method.year else ""
+    table = Table(title=f"{name}: {method.title} ({method.paper}{year})")
     table.add_column("preset", no_wrap=True)
     table.add_column("sets")
-    table.caption = f"The memory keeps: {learner.keeps}. Read-out: {learner.own_readout}."
-    for preset, values in (learner.presets or {"default": {}}).items():
+    table.caption = f"The memory keeps: {method.memory_policy}. Read-out: {method.readout}."
+    for preset, values in method.presets.items():
         table.add_row(preset, ", ".join(f"{k} = {v}" for k, v in values.items()) or "nothing")
     return table
 

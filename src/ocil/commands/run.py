@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
+from ocil.commands.flags import explain, read_flags
 from ocil.commands.parsing import parse, peek, say
 from ocil.data import SOURCES
 from ocil.data.own import OwnData, looks_own
+from ocil.data.sources import default_net
 from ocil.errors import OcilError
 from ocil.learners import registry
+from ocil.learners.catalog import documented
 from ocil.listeners import Listener, opened, tell
+from ocil.plainfile import read_toml
 from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
-from ocil.run.loop import resume_run, start_run
-from ocil.run.process import keep_freed_memory
 from ocil.run.reading import read_record
-from ocil.samples import suited
-from ocil.settings import checked, from_mapping, layered, read_toml
+from ocil.settings import Settings, checked, fields_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Places:
     """Data of your own (--data PATH): side in pixels to which pictures are scaled."""
     bad_images: Literal["fail", "skip"] = "fail"
     """Data of your own: what a picture that cannot be decoded does."""
-    listen: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    listen: tuple[str, ...] = ()
     """Who hears of the finished run, as NAME=PLACE (tensorboard=FOLDER); can be given again."""
 
 
@@ -57,11 +58,29 @@ def run(words: list[str]) -> None:
         return
     if not words or words[0].startswith("-"):
         raise OcilError(f"`ocil run` needs a method first. Methods: {known}.")
-    plan, places, own = plan_with_data(words[0], words[1:])
+    method, words = words[0], words[1:]
+    if {"-h", "--help"} & set(words):
+        _explain(method, [word for word in words if word not in ("-h", "--help")])
+        return
+    plan, places, own = plan_with_data(method, words)
     out = places.out or Path("runs") / _name(plan)
     listeners = opened(places.listen)  # what they lack is said before anything is learned
+    from ocil.run.loop import start_run
+    from ocil.run.process import keep_freed_memory
+
     keep_freed_memory()
     _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out, listeners)
+
+
+def _explain(method: str, words: list[str]) -> None:
+    known = registry.info(method)
+    given, _ = flags_of(method, words)
+    values, _ = registry.resolve(method, *given)
+    shared = {name: field for name, field in known.fields.items() if name in fields_of(Settings)}
+    own = {name: field for name, field in known.fields.items() if name not in shared}
+    groups = {f"Settings of {method}": (own, values)} if own else {}
+    groups |= {"Settings of every method": (shared, values), "Places": (documented(Places), {})}
+    say(explain(f"{known.title}. {known.paper}".strip(), f"ocil run {method} [flags]", groups))
 
 
 @dataclass(frozen=True)
@@ -82,13 +101,15 @@ def repeat(words: list[str]) -> None:
     """Run what a record says and tell whether it came out the same."""
     options = parse(LikeOptions, words, "ocil run --like", "Repeat the run of a record.")
     record = read_record(options.like)
-    kind = registry.get(record["method"]).settings_type
-    settings = from_mapping(kind, record["settings"], str(options.like))
+    settings = registry.make_settings(record["method"], record["settings"], str(options.like))
     own = OwnData(options.data, options.resize, "fail") if options.data else None
     if own is None and settings.data not in SOURCES:
         raise OcilError(f"{options.like} is of data of your own; say where they are with --data.")
     plan = Plan(record["method"], settings, record.get("preset") or "default")
     out = options.out or Path("runs") / _name(plan)
+    from ocil.run.loop import start_run
+    from ocil.run.process import keep_freed_memory
+
     keep_freed_memory()
     found = start_run(plan, out, data_dir=options.data_dir, own=own)
     say(*show(found), f"Record: {out / 'record.json'}.", _compared(record, found))
@@ -119,7 +140,7 @@ def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData
             raise OcilError("--resize and --bad-images are for data of your own (--data PATH).")
         return plan, places, None
     own = OwnData(Path(plan.settings.data), places.resize, places.bad_images)
-    plan, places = plan_from_words(method, words, suited(own.dataset.train_images.shape[1:]))
+    plan, places = plan_from_words(method, words, default_net(own.dataset.train_images.shape[1:]))
     settings = dataclasses.replace(plan.settings, data=own.dataset.name)
     return Plan(plan.method, settings, plan.preset), places, own
 
@@ -127,30 +148,23 @@ def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData
 def plan_from_words(
     method: str, words: list[str], fitting: Mapping[str, Any] | None = None
 ) -> tuple[Plan, Places]:
-    """Settings from defaults < the data set's protocol < preset < TOML < flags.
+    """A plan; `fitting` stands for the protocol where the data are not named ones."""
+    given, places = flags_of(method, words)
+    values, preset = registry.resolve(method, *given, fitting=fitting)
+    return Plan(method, registry.make_settings(method, values), preset), places
 
-    `fitting` stands for the protocol where the data are not named ones.
-    """
-    learner = registry.get(method)
-    kind = learner.settings_type
-    config = peek(words, "config")
-    file = read_toml(Path(config)) if config else {}
+
+def flags_of(method: str, words: list[str]) -> tuple[list[dict[str, Any]], Places]:
+    """What is given: settings of the TOML file and of the flags, and the places."""
+    fields, own = registry.info(method).fields, fields_of(Places)
+    flags = read_flags(words, {**fields, **own}, f"ocil run {method}")
+    places = Places(**{key: flags.pop(key) for key in own if key in flags})
+    file = read_toml(places.config) if places.config else {}
     if file.pop("method", method) != method:
-        raise OcilError(f"{config} is for another method than {method}; take out its `method`.")
-    file = checked(kind, file, str(config))
-    early: dict[str, Any] = {k: v for k in ("data", "preset") if (v := peek(words, k))}
-    memory = peek(words, "memory")
-    if memory and memory.isdigit():
-        early["memory"] = max(1, int(memory))  # only to choose the preset: 0 is refused below
-    elif memory == "None":
-        early["memory"] = None
-    data = early.get("data", file.get("data", kind.data))
-    protocol = SOURCES[data].protocol if data in SOURCES else fitting or {}
-    default, preset = layered(kind, protocol, learner.presets, file, early)
-    whole = make_dataclass("Run", [("settings", kind), ("places", Places)], frozen=True)
-    text = f"{learner.title}. {learner.paper}".strip()
-    parsed = parse(whole, words, f"ocil run {method}", text, default=whole(default, Places()))
-    return Plan(method, parsed.settings, preset), parsed.places
+        raise OcilError(
+            f"{places.config} is for another method than {method}; take out its `method`."
+        )
+    return [checked(fields, file, str(places.config)), flags], places
 
 
 @dataclass(frozen=True)
@@ -173,6 +187,9 @@ def resume(words: list[str]) -> None:
         raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
     moved = dataclasses.replace(own, path=options.data) if own and options.data else None
     listeners = opened(options.listen)
+    from ocil.run.loop import resume_run
+    from ocil.run.process import keep_freed_memory
+
     keep_freed_memory()
     done = resume_run(options.folder, data_dir=options.data_dir, own=moved)
     _say_done(done, options.folder, listeners)

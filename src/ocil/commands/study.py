@@ -21,8 +21,10 @@ from ocil.errors import OcilError
 from ocil.report.render import to_rich
 from ocil.run import latentfile
 from ocil.run import record as records
+from ocil.run.command import command
 from ocil.run.files import make_folder, write_atomic
 from ocil.run.reading import RECORD_NAME, find_records
+from ocil.settings import to_mapping
 from ocil.study.estimate import project
 from ocil.study.grid import Study, job_of_record, read_study
 from ocil.study.local import Job, carry_out
@@ -164,8 +166,8 @@ def overview(jobs: list[Job]) -> Table:
         step, steps = job.progress()
         progress = f"{100 * step / steps:.0f} %" if steps else ""
         expected = f"{job.expected / 60:.1f} min" if job.expected else ""
-        command = records.command(job.plan.method, job.plan.settings)
-        what = Text(text.plain(f"{command} {job.message}".strip(), 2000))
+        words = command(job.plan.method, to_mapping(job.plan.settings))
+        what = Text(text.plain(f"{words} {job.message}".strip(), 2000))
         table.add_row(job.state, progress, expected, what)
     if len(shown) > 30:
         table.add_row("", "", "", f"and {len(shown) - 30} more")

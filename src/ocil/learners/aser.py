@@ -38,18 +38,17 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.errors import OcilError
 from ocil.learners.learner import Learner
 from ocil.memory import subsets
-from ocil.settings import Settings
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
 @dataclass(frozen=True)
 class AserSettings(Settings):
-    neighbours: int = 3
+    neighbours: int = setting(3, low=1)
     """Nearest neighbours that vote (K)."""
-    candidates: int = 90
+    candidates: int = setting(90, low=1)
     """Images in each draw from the memory."""
     per_class: int = 0
     """Images of each class in the class-balanced draws (D, C, E), in place of `candidates`; 0 keeps
@@ -58,12 +57,6 @@ class AserSettings(Settings):
     """What is replayed: mean (ASER_mu), extreme (ASER), or adversarial to the stream alone."""
     update: Literal["shapley", "reservoir"] = "shapley"
     """Who leaves a full memory: those worth least, or whoever a reservoir picks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, low in (("neighbours", 1), ("candidates", 1), ("per_class", 0)):
-            if getattr(self, name) < low:
-                raise OcilError(f"Setting {name} is {getattr(self, name)}; give {low} or more.")
 
 
 REFERENCE = {

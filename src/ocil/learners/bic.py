@@ -41,26 +41,27 @@ from ocil import losses
 from ocil.errors import OcilError
 from ocil.learners.learner import Learner, Reader
 from ocil.learners.model import Model
+from ocil.learners.presets import mixed_in, on_colour
 from ocil.learners.state import below
 from ocil.memory import Memory
 from ocil.memory.holdout import held_out
-from ocil.settings import Settings, above_zero, mixed_in, on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
 @dataclass(frozen=True)
 class BicSettings(Settings):
-    held: float = 0.1
+    held: float = setting(0.1, above=0, below=1)
     """Share of the memory that holds images for the bias correction and is never replayed."""
     weighting: Literal["convex", "sum"] = "sum"
     """CE + distill * KD, or (1 - n/(n+m)) CE + n/(n+m) KD as in the paper."""
     distill: float = 2.0
     """Weight of the distillation, where the weighting is sum."""
-    temperature: float = 2.0
+    temperature: float = setting(2.0, above=0)
     """Temperature of the distillation (T)."""
     bias_steps: int = 200
     """Steps of the descent that fits alpha and beta at a task's end."""
-    bias_lr: float = 0.1
+    bias_lr: float = setting(0.1, above=0)
     """Learning rate of that descent; its momentum is 0.9."""
     bias_decay: float = 0.1
     """Weight of beta^2 / 2 in it."""
@@ -75,9 +76,6 @@ class BicSettings(Settings):
         super().__post_init__()
         if self.memory == 1:
             raise OcilError("BiC divides its memory, but memory is 1; give 2 or more.")
-        if not 0 < self.held < 1:
-            raise OcilError(f"Setting held is {self.held} but must be above 0 and below 1.")
-        above_zero(self, "temperature", "bias_lr")
 
 
 ONLINE: dict[str, dict[str, Any]] = {

@@ -42,9 +42,10 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import CHUNK, Learner, evaluating
 from ocil.learners.model import Model
+from ocil.learners.presets import mixed_in, on_colour
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero, at_least_one, mixed_in, on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
@@ -52,33 +53,28 @@ BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests o
 
 @dataclass(frozen=True)
 class Co2lSettings(Settings):
-    tau: float = 0.5
+    tau: float = setting(0.5, above=0)
     """Temperature of the contrastive loss."""
-    kappa: float = 0.2
+    kappa: float = setting(0.2, above=0)
     """Temperature of the relations under the weights of now."""
-    kappa_past: float = 0.01
+    kappa_past: float = setting(0.01, above=0)
     """Temperature of the relations under the weights of before the task."""
     distill: float = 1.0
     """Weight of the relations (lambda); 0 leaves them out."""
-    projection: int = 128
+    projection: int = setting(128, low=1)
     """Size of the projected features."""
     teacher_mode: Literal["eval", "train"] = "eval"
     """Batch norm of the teacher: by running statistics, or by the batch as in the reference."""
     schedule: Literal["constant", "cosine"] = "constant"
     """Learning rate over the epochs of a task; cosine ends at a thousandth."""
-    linear_lr: float = 1.0
+    linear_lr: float = setting(1.0, above=0)
     """Learning rate of the classifier, divided by 5 after 60, 75 and 90 % of its epochs."""
-    linear_epochs: int = 100
+    linear_epochs: int = setting(100, low=1)
     """Epochs of the classifier at the end of a task."""
-    linear_batch: int = 256
+    linear_batch: int = setting(256, low=1)
     """Images per step of the classifier."""
-    linear_views: int = 2
+    linear_views: int = setting(2, low=1)
     """Augmented views of each image that the classifier sees; the reference's has one an epoch."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "tau", "kappa", "kappa_past", "linear_lr")
-        at_least_one(self, "projection", "linear_epochs", "linear_batch", "linear_views")
 
 
 # At memory sizes without a preset of their own, the share of 500 images among 10 000 of a task.

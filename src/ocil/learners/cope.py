@@ -44,7 +44,7 @@ from ocil.learners.model import Model, Projected
 from ocil.learners.readouts import Centroids
 from ocil.memory.class_reservoir import ClassReservoir
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
@@ -53,18 +53,14 @@ class CopeSettings(Settings):
     retrieval: Literal["uniform", "balanced", "classes"] = "balanced"
     """How replay images are drawn, without replacement: from all, evenly over classes, or each of a
     random class."""
-    dimension: int = 256
+    dimension: int = setting(256, low=1)
     """Size of the embedding."""
-    tau: float = 0.1
+    tau: float = setting(0.1, above=0)
     """Temperature of the loss."""
     inertia: float = 0.99
     """Share of a prototype that stays when it moves."""
     repel: float = 0.27
     """Weight of the repelling pairs; 1 is the reference, made for 20 images a step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "tau", "dimension")
 
 
 _TEN = {"retrieval": "balanced"}

@@ -27,7 +27,8 @@ import torch
 import torch.nn.functional as F
 
 from ocil.learners.learner import Learner
-from ocil.settings import Settings, at_least_one, on_colour
+from ocil.learners.presets import on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
@@ -35,21 +36,13 @@ from ocil.stream import Batch
 class ErSettings(Settings):
     skip_first: bool = False
     """Only store the very first batch, as the reference code does."""
-    views: int = 1
+    views: int = setting(1, low=1)
     """Views of each stream image in a gradient step; of several the last is not augmented."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "views")
 
-
-# Learning rates chosen on held-out training images: studies tune-er-digits and tune-er-mnist.
 PRESETS = {
-    "default": {},
-    "default/digits": {"lr": 8e-3, "ema": 0.9},
-    "default/mnist": {"lr": 1e-3},
-    "default/fashion-mnist": {"lr": 1e-3},  # MNIST's, not tuned
-    "reference": {"skip_first": True, "ema": 0.0},
+    "default": {},  # rates and averages are the data set's, the same for all methods
+    "reference": {"skip_first": True, "ema": 0.0, "lr": 5e-4},
     **on_colour("reference", {"width": 64}),
 }
 

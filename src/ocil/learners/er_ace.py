@@ -31,7 +31,8 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.learners.learner import Learner
-from ocil.settings import Settings, on_colour
+from ocil.learners.presets import on_colour
+from ocil.settings import Settings
 from ocil.stream import Batch
 
 
@@ -47,7 +48,7 @@ class ErAce(Learner):
         "default/digits": {"lr": 4e-3, "ema": 0.9},
         "default/mnist": {"lr": 1e-3},
         "default/fashion-mnist": {"lr": 1e-3},
-        "reference": {"ema": 0.0, "readout": "head"},
+        "reference": {"ema": 0.0, "readout": "head", "lr": 5e-4},
         **on_colour("reference", {"augment": "partial", "width": 64}),
     }
 

@@ -44,11 +44,12 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import Learner
 from ocil.learners.model import Model
+from ocil.learners.presets import mixed_in, on_colour
 from ocil.learners.readouts import class_means
 from ocil.memory import exemplars
 from ocil.nets.heads import CosineHead
 from ocil.nets.resnet import ResNet18
-from ocil.settings import Settings, above_zero, at_least_one, mixed_in, on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
@@ -56,11 +57,11 @@ from ocil.stream import Batch
 class GeodlSettings(Settings):
     distill: float = 5.0
     """Weight of the distillation (lambda), times sqrt(old classes / new classes); 0 for none."""
-    subspace: int = 32
+    subspace: int = setting(32, low=1)
     """Dimensions of the subspaces (k), at most two fewer than images in the batch."""
     form: Literal["cosine", "difference"] = "cosine"
     """What is small on all subspaces: one minus the cosine (paper) or the difference (code)."""
-    scale: float = 10.0
+    scale: float = setting(10.0, above=0)
     """Scale that the cosine classifier starts with; it is learnt."""
     imprint: bool = False
     """New class vectors start as the mean direction of their first images, as in the reference."""
@@ -72,11 +73,6 @@ class GeodlSettings(Settings):
     """Begin every task with a new optimiser, without the moments of before."""
     schedule: Literal["constant", "steps"] = "constant"
     """Learning rate over the epochs of a task; steps divides by 10 at half and three quarters."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "scale")
-        at_least_one(self, "subspace")
 
 
 REFERENCE = {

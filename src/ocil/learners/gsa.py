@@ -45,8 +45,9 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.learners.learner import Learner
+from ocil.learners.presets import on_colour
 from ocil.memory import exemplars, subsets
-from ocil.settings import Settings, on_colour
+from ocil.settings import Settings
 from ocil.stream import Batch
 
 
@@ -76,7 +77,7 @@ class Gsa(Learner):
         "default/digits": {"mirror": False, "lr": 4e-3, "ema": 0.9},
         "default/mnist": {"mirror": False, "lr": 2e-3, "current": 10},
         "default/fashion-mnist": {"lr": 1e-3},
-        "reference": {"ema": 0.0},
+        "reference": {"ema": 0.0, "lr": 5e-4},
         **on_colour("reference", {"net": "resnet18-global", "width": 64, "augment": "moderate"}),
     }
 

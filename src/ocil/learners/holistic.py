@@ -19,25 +19,21 @@ from ocil.learners.learner import as_float
 from ocil.learners.model import Model
 from ocil.losses import holistic_scores
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, setting
 
 
 @dataclass(frozen=True)
 class HolisticSettings(Settings):
-    tau: float = 0.07
+    tau: float = setting(0.07, above=0)
     """Temperature of InfoNCE."""
-    projection: int = 128
+    projection: int = setting(128, low=1)
     """Dimensions of the projection (p), at most those of the features."""
     similarity_first: float = 1.0
     """Factor of the similarities (c) in the first task."""
     similarity: float = 1.0
     """Factor of the similarities (c) in later tasks."""
-    replay_per_class: int = 7
+    replay_per_class: int = setting(7, low=1)
     """After the first task replay at most this many images for each class seen."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "tau", "projection", "replay_per_class")
 
 
 class HolisticModel(Model):

@@ -40,12 +40,13 @@ from torch import nn
 from ocil import losses
 from ocil.learners.learner import CHUNK, Learner, Reader, as_float, evaluating
 from ocil.learners.model import Model
+from ocil.learners.presets import on_colour
 from ocil.learners.readouts import class_means, nearest_mean
 from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero, on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
@@ -55,7 +56,7 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class MoseSettings(Settings):
-    tau: float = 0.07
+    tau: float = setting(0.07, above=0)
     """Temperature of the contrastive loss."""
     memory_weight: float = 2.0
     """Weight of the cross-entropy on older images."""
@@ -63,10 +64,6 @@ class MoseSettings(Settings):
     """Weight of reverse self-distillation; 0 leaves it out."""
     mirror: bool = True
     """Mirrored views, besides those that the augmentation makes."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "tau")
 
 
 class Experts(Model):

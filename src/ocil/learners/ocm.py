@@ -42,7 +42,8 @@ from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
 from ocil.learners.learner import Learner
-from ocil.settings import Settings, on_colour
+from ocil.learners.presets import on_colour
+from ocil.settings import Settings
 from ocil.stream import Batch
 
 Parts = dict[str, torch.Tensor]

@@ -44,11 +44,11 @@ import torch.nn.functional as F
 
 from ocil import losses
 from ocil.augment import views
-from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
 from ocil.learners.learner import Learner, as_float
+from ocil.learners.presets import on_colour
 from ocil.memory import feedback
-from ocil.settings import Settings, above_zero, on_colour
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 Parts = dict[str, torch.Tensor]
@@ -56,23 +56,16 @@ Parts = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class OnproSettings(HolisticSettings):
-    prototype_tau: float = 0.5
+    prototype_tau: float = setting(0.5, above=0)
     """Temperature of the prototypes' equilibrium."""
-    guided: float = 0.1
+    guided: float = setting(0.1, high=1)
     """Share of the replayed images that are chosen by prototypes (alpha)."""
-    mixup: float = 0.2
+    mixup: float = setting(0.2, high=1)
     """Chance to mix (p): of the batch and again of each image, and of each guided pair."""
-    mixup_top: float = 0.6
+    mixup_top: float = setting(0.6, high=1)
     """Largest share of the second image where partners are random."""
-    mixup_shape: float = 0.4
+    mixup_shape: float = setting(0.4, above=0)
     """Both parameters of the Beta distribution of the share in guided pairs."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("guided", "mixup", "mixup_top"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise OcilError(f"Setting {name} is {getattr(self, name)} but must be in 0..1.")
-        above_zero(self, "prototype_tau", "mixup_shape")
 
 
 class Mixed(NamedTuple):
@@ -115,7 +108,7 @@ class Onpro(Learner):
     settings_type = OnproSettings
     presets = {  # noqa: RUF012
         "default": {},
-        "reference": {"ema": 0.0},
+        "reference": {"ema": 0.0, "lr": 5e-4},
         **{f"default/{data}": own for data, own in _DATA.items()},
         "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ocil.errors import OcilError
+from ocil.learners.presets import on_colour
 from ocil.mixture import MixtureSettings
-from ocil.settings import Settings, above_zero, at_least_one, on_colour
+from ocil.settings import Settings, setting
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ class OtcSettings(Settings):
     fit: Literal["follow", "task", "refit"] = "follow"
     """follow: the objective moves the mixtures at every step. Rivals, by batch EM: fitted once, at
     the end of a class's first task (task), or all anew from the memory every refit_every steps."""
-    refit_every: int = 50
+    refit_every: int = setting(50, low=1)
     """Fit refit: steps between two fits."""
-    em_passes: int = 20
+    em_passes: int = setting(20, low=1)
     """E and M steps of a fit by batch EM (I_EM)."""
     pairing: Literal["all", "one"] = "all"
     """Objective dual: all pairs of samples and points, or one sample a point."""
@@ -42,7 +43,7 @@ class OtcSettings(Settings):
     """Ours, with positives and equal classes, or the paper's formula."""
     preserve_features: Literal["one", "mean", "sum"] = "mean"
     """Printed form: one sample, the mean or the sum of each other class's features."""
-    tau: float = 0.2
+    tau: float = setting(0.2, above=0)
     """Temperature of Dynamic Preservation."""
     asymmetric: bool = False
     """Cross-entropy of stream images over the classes of their batch only, as in ER-ACE."""
@@ -50,7 +51,7 @@ class OtcSettings(Settings):
     """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
     distill: float = 0.0
     """Weight of distillation from the averaged weights."""
-    views: int = 1
+    views: int = setting(1, low=1)
     """Views of each stream image in a gradient step; of several the last is not augmented."""
     watched: int = 0
     """Replayed images a batch whose features move the mixtures, beside the stream's; 0 is all."""
@@ -71,7 +72,7 @@ class OtcSettings(Settings):
     """Older points lose mass when means move by more than this many times chance; 0 never."""
     relax: float = 0.5
     """Objective sinkhorn: column marginal of the plan, 0 free (EM's posterior), 1 fixed to pi."""
-    eps: float = 1.0
+    eps: float = setting(1.0, above=0)
     """Entropic regularisation: of the plan, or per dimension of the dual's cost."""
     cost: Literal["mahalanobis", "euclidean"] = "mahalanobis"
     """Objective dual: cost between a point and a sample."""
@@ -83,26 +84,20 @@ class OtcSettings(Settings):
     """Objective dual: straight-through one-hot samples instead of soft ones."""
     potential_steps: int = 3
     """Objective dual: ascent steps of the Kantorovich network (T_phi)."""
-    descents: int = 1
+    descents: int = setting(1, low=1)
     """Objectives dual, debiased, nll: descent steps on (pi, mu, sigma)."""
-    floor: float = 1e-3
+    floor: float = setting(1e-3, high=1)
     """Least variance, as a share of the class's mean variance; of that of all classes for the
     objectives dual, debiased and nll."""
     reseed_every: int = 256
     """Points after which a fresh clustering of the queue may take a mixture's place; 0 never."""
-    pooling: float = 0.01
+    pooling: float = setting(0.01, high=1)
     """Rate at which the covariance shared by all components follows the features."""
-    ridge: float = 0.1
+    ridge: float = setting(0.1, high=1)
     """Share of the identity in that covariance, for read-out mahalanobis-full."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "refit_every", "em_passes", "descents", "views")
-        above_zero(self, "tau", "eps")
-        for name in ("floor", "pooling", "ridge"):
-            if getattr(self, name) > 1:
-                value = getattr(self, name)
-                raise OcilError(f"Setting {name} is {value} but must be at least 0 and at most 1.")
         if self.admission == "flood" and self.choice == "random":
             raise OcilError(
                 "With admission = 'flood' every centroid's closest points enter the memory, which "
@@ -148,6 +143,7 @@ _PAPER = {
     "preserve": 1.0,
     "fused": False,
     "shrinkage": 0.0,
+    "lr": 5e-4,
     "ema": 0.0,
     "readout": "mahalanobis",
     "retrieval": "uniform",

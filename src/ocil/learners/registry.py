@@ -10,23 +10,30 @@ import functools
 import importlib
 import json
 import pkgutil
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ocil.learners
+from ocil.data.sources import SOURCES
 from ocil.errors import OcilError, suggest
+from ocil.learners import catalog
+from ocil.settings import Method, Settings, from_mapping, upgrade
+from ocil.settings import resolve as resolve_layers
 
 if TYPE_CHECKING:
     from ocil.learners.learner import Learner
 
 # Files beside the methods that are none.
 _SHARED = {
+    "catalog",
     "holistic",
     "learner",
     "model",
     "otc_reading",
     "otc_settings",
+    "presets",
     "readouts",
     "registry",
     "state",
@@ -39,11 +46,15 @@ def _foreign() -> tuple[metadata.EntryPoint, ...]:
     return tuple(metadata.entry_points(group="ocil.learners"))
 
 
+def built_in() -> list[str]:
+    """Ids of the methods that come with ocil: the files beside this one."""
+    found = {module.name for module in pkgutil.iter_modules(ocil.learners.__path__)} - _SHARED
+    return sorted(name.replace("_", "-") for name in found)
+
+
 def names() -> list[str]:
     """All method ids, sorted; imports none of them."""
-    built_in = {m.name for m in pkgutil.iter_modules(ocil.learners.__path__)} - _SHARED
-    foreign = {entry.name for entry in _foreign()}
-    return sorted({n.replace("_", "-") for n in built_in} | foreign)
+    return sorted({*built_in(), *(entry.name for entry in _foreign())})
 
 
 def get(method: str) -> type[Learner]:
@@ -57,6 +68,41 @@ def get(method: str) -> type[Learner]:
     module = importlib.import_module(f"ocil.learners.{method.replace('-', '_')}")
     found = [v for v in vars(module).values() if getattr(v, "method", None) == method]
     return found[0]
+
+
+def info(method: str) -> Method:
+    """What is known of a method; its code is loaded only if the catalog does not have it."""
+    foreign = any(entry.name == method for entry in _foreign())
+    known = {} if foreign else catalog.read()[1]
+    return known[method] if method in known else catalog.describe(get(method))
+
+
+def resolve(
+    method: str, *given: Mapping[str, Any], fitting: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], str]:
+    """All settings of a run and the name of its preset; see `ocil.settings.resolve`.
+
+    `fitting` stands for the protocol where the data are not named ones.
+    """
+    known = info(method)
+    data = known.fields["data"].default
+    for layer in given:
+        data = layer.get("data", data)
+    protocol = SOURCES[data].protocol if data in SOURCES else fitting or {}
+    return resolve_layers(known, protocol, *given)
+
+
+def upgraded(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an older file in today's names; as they are for a method that is not here."""
+    try:
+        return upgrade(info(method), settings)
+    except (OcilError, ImportError):
+        return dict(settings)
+
+
+def make_settings(method: str, values: Mapping[str, Any], where: str = "the settings") -> Settings:
+    """The settings a learner takes, from plain values; ranges are checked."""
+    return from_mapping(get(method).settings_type, values, where)
 
 
 def measured_costs(net: str) -> dict[str, dict[str, float]]:

@@ -35,25 +35,21 @@ from ocil import losses
 from ocil.learners.learner import Learner, Reader, as_float
 from ocil.learners.model import Model, Projected
 from ocil.nets.projection import Projection
-from ocil.settings import Settings, above_zero
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
 @dataclass(frozen=True)
 class ScrSettings(Settings):
-    tau: float = 0.07
+    tau: float = setting(0.07, above=0)
     """Temperature of the contrastive loss."""
-    projection: int = 128
+    projection: int = setting(128, low=1)
     """Size of the projected features."""
     skip_first: bool = False
     """Only store the very first batch, as the reference code does."""
     review: bool = False
     """At the end of a task go through the memory once, in batches of `replay`, with a tenth of the
     gradient, as the reference code does."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        above_zero(self, "tau", "projection")
 
 
 class Scr(Learner):

@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocil import text
-from ocil.report.completion import completed
 from ocil.run import metrics
-from ocil.settings import NOT_IN_JOB, Settings, to_mapping
+from ocil.settings import with_role
 
 Record = Mapping[str, Any]
 
 # Runs that differ only by these are one group; preset and read-out are taken from the record,
 # which holds what they were resolved to. A preset is only a name for settings (as in the job id).
-INCIDENTAL = NOT_IN_JOB | {"seed", "preset", "readout", "eval_every"}
+INCIDENTAL = with_role("machine", "keep", "measure", "name") | {"seed"}
 # Settings that have a column or a heading of their own and need no place in a label.
 NAMED = frozenset({"method", "data", "memory", "split", "validate", "study"})
 
@@ -94,10 +93,8 @@ class Group:
             "tasks": len(first["tasks"]),
             "fingerprint": fingerprint and fingerprint[:8],
         }
-        # every method has these, also in a record from before one of them existed
-        settings = {**to_mapping(Settings()), **first["settings"]}
         facts = {k: v for k, v in facts.items() if v is not None}
-        return {k: v for k, v in settings.items() if k not in INCIDENTAL} | facts
+        return {k: v for k, v in first["settings"].items() if k not in INCIDENTAL} | facts
 
     def numbers(self, readout: str) -> list[dict[str, float | None]]:
         """The metrics of a read-out, one dict (keys METRICS) per run."""
@@ -139,7 +136,7 @@ def derive(record: Record, readout: str) -> dict[str, float | None]:
 def group(records: Iterable[Record]) -> list[Group]:
     """Groups in a fixed order: data, test before validation, memory, method, settings."""
     found: dict[str, dict[int, Record]] = {}
-    for record in completed(records):
+    for record in records:
         runs = found.setdefault(_key(record), {})
         if record["seed"] in runs:
             _log.info("Seed %s of %s is there twice; one counts.", record["seed"], record["method"])

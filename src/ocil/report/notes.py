@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError, suggest
+from ocil.plainfile import read_toml
 from ocil.report.cells import METRICS, Row
 from ocil.report.groups import Record, derive, summarise
-from ocil.settings import read_toml
 
 NAME = "notes.toml"
 

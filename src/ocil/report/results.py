@@ -8,7 +8,6 @@ from pathlib import Path
 from ocil import text
 from ocil.errors import OcilError
 from ocil.report.claimtable import claims_section
-from ocil.report.completion import completed
 from ocil.report.groups import Group, Record, group, readouts
 from ocil.report.notes import check_used, read_notes
 from ocil.report.paper import paper_rows, paper_tables
@@ -42,7 +41,6 @@ def results_markdown(root: Path | str) -> str:
     found = {
         path.relative_to(root).parent.as_posix(): record for path, record in find_records(root)
     }
-    found = dict(zip(found, completed(found.values()), strict=True))
     studies: dict[str, list[Record]] = {}
     for name, record in found.items():
         studies.setdefault(_study(name), []).append(record)

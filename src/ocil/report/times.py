@@ -17,10 +17,11 @@ from typing import Any
 
 from ocil.data import SOURCES
 from ocil.learners import registry
+from ocil.plainfile import read_toml
 from ocil.report.cells import Cell
 from ocil.report.groups import Record
 from ocil.report.published import Printed
-from ocil.settings import Settings, known_keys, read_toml, to_mapping
+from ocil.settings import Settings, fields_of, to_mapping
 from ocil.study.grid import shipped
 
 PLACE = ("net", "width", "precision")
@@ -33,7 +34,7 @@ class Times:
     def __init__(self, records: Sequence[Record]) -> None:
         known = [(r, r.get("seconds"), r.get("steps")) for r in records]
         self.costs = [  # method, settings, seconds of a batch
-            (r["method"], to_mapping(Settings()) | dict(r["settings"]), seconds / steps)
+            (r["method"], r["settings"], seconds / steps)
             for r, seconds, steps in known
             if seconds and steps and type(r["settings"].get("steps", 1)) is int
         ]
@@ -69,7 +70,7 @@ def planned(number: Printed) -> Values | None:
     """Settings of a cell's run as far as they are known here; None without its number of passes."""
     usual = {**to_mapping(Settings()), **SOURCES[number.data].protocol, "data": number.data}
     for grid in _grids(number):
-        chosen = {k: v for k, v in grid.items() if k in known_keys(Settings)}
+        chosen = {k: v for k, v in grid.items() if k in fields_of(Settings)}
         return usual | {k: v for k, v in chosen.items() if not isinstance(v, list)}
     return None if number.offline else usual
 

@@ -28,7 +28,7 @@ log = logging.getLogger("ocil")
 KEPT = 2
 MAX_THREADS = 4096
 LARGEST = 1 << 36  # bytes
-SCHEMA = 1
+SCHEMA = 2  # 1: the id of the job was counted otherwise
 # All that a file with any content can provoke while it is read.
 _UNREADABLE = (
     OSError,
@@ -113,6 +113,8 @@ def read(path: Path) -> Checkpoint:
             or "of" not in progress
         ):
             raise ValueError("its values do not fit together")
+        if note["schema"] == 1:
+            progress["of"] = {"data": progress["of"]["data"]}
         return Checkpoint(step, State(load_tensors(blob), scalars), progress)
     except _UNREADABLE as error:
         raise OcilError(f"Checkpoint {path} cannot be read ({error}).") from error

@@ -9,7 +9,7 @@ import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ocil.plainfile import NOT_REGULAR, read_plain
 from ocil.run import latentfile
 from ocil.run.files import cannot_write, locked, make_folder, remove_leftovers, write_atomic
 from ocil.run.reading import read_record
-from ocil.settings import Settings, from_mapping, job_id, question_id, to_mapping
+from ocil.settings import Settings, job_id, to_mapping
 
 SCHEMA = 1
 NOTE_BYTES = 1 << 20
@@ -34,13 +34,10 @@ class Plan:
     settings: Settings
     preset: str = "default"
     study: str | None = None
-    # The job's id when its folder was made: settings may have joined since.
-    began_as: str | None = field(default=None, compare=False)
 
     @property
     def job(self) -> str:
-        kind = registry.get(self.method).settings_type
-        return job_id(self.method, to_mapping(self.settings), kind())
+        return job_id(registry.info(self.method), to_mapping(self.settings))
 
 
 class RunFolder:
@@ -102,13 +99,12 @@ class RunFolder:
             content = json.loads(read_plain(self.settings, NOTE_BYTES))
             if content["schema"] > SCHEMA:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
-            kind = registry.get(content["method"]).settings_type
-            settings = from_mapping(kind, content["settings"], str(self.settings))
+            values = registry.upgraded(content["method"], content["settings"])
+            settings = registry.make_settings(content["method"], values, str(self.settings))
             preset, study = content["preset"], content["study"]
             if not isinstance(preset, str) or not isinstance(study, str | None):
                 raise TypeError("preset and study must be text")
-            began = question_id(content["method"], content["settings"])
-            return Plan(content["method"], settings, preset, study, began)
+            return Plan(content["method"], settings, preset, study)
         except FileNotFoundError:
             raise OcilError(
                 f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."

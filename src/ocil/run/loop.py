@@ -207,8 +207,7 @@ class _Run:
         """Take up the newest sound checkpoint and the evaluations made before it."""
         found = checkpoint.latest(self.folder.checkpoints)
         if found is not None:
-            # An ocil that knew fewer settings gave the job another id.
-            if found.progress["of"] not in (self._identity(), self._identity(began=True)):
+            if not found.progress["of"].items() <= self._identity().items():
                 raise OcilError(
                     f"{self.folder.checkpoints} was made with other settings or other data; use "
                     "the data it was made with, or start a new run."
@@ -228,10 +227,9 @@ class _Run:
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
 
-    def _identity(self, began: bool = False) -> dict[str, str]:
+    def _identity(self) -> dict[str, str]:
         """What a checkpoint belongs to: taken up elsewhere it would spoil a result unnoticed."""
-        job = (self.plan.began_as if began else None) or self.plan.job
-        return {"job": job, "data": self.dataset.fingerprint}
+        return {"job": self.plan.job, "data": self.dataset.fingerprint}
 
     def _due(self, step: int) -> set[tuple[int, str]]:
         """Evaluations (step, images) that a run has made by a step."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError
+from ocil.learners import registry
 from ocil.plainfile import read_plain
+from ocil.run.command import command, places_in
 
 SCHEMA = 1
 RECORD_NAME = "record.json"
@@ -69,20 +71,24 @@ def read_record(path: Path | str) -> Record:
         check_record(record)
     except _Wrong as problem:
         raise OcilError(f"{file} {problem}") from None
-    return _upgraded(record)
+    return upgraded(record)
 
 
-def _upgraded(record: Record) -> Record:
-    """A record as it would be written today.
+def upgraded(record: Record) -> Record:
+    """A record of any age as it would be written today: names, settings and their command.
 
     Where Dynamic Preservation had a pass of its own, OTC took a step more than records once said.
     """
-    settings, said = record["settings"], record.get("gradient_steps_per_batch")
-    apart = settings.get("fused") is False and _is(settings.get("preserve"), float)
-    apart = apart and record["method"] == "otc" and settings["preserve"] > 0
-    if apart and said is not None and said == settings.get("steps"):
-        return record | {"gradient_steps_per_batch": said + 1}
-    return record
+    method, settings = record["method"], registry.upgraded(record["method"], record["settings"])
+    record = record | {"settings": settings}
+    said, preserve = record.get("gradient_steps_per_batch"), settings.get("preserve")
+    apart = settings.get("fused") is False and _is(preserve, float) and preserve != 0
+    if apart and method == "otc" and said is not None and said == settings.get("steps"):
+        record["gradient_steps_per_batch"] = said + 1
+    try:
+        return record | {"command": command(method, settings, places_in(record["command"]))}
+    except (OcilError, LookupError, TypeError, ValueError, ImportError):
+        return record  # a method or settings of elsewhere
 
 
 def find_records(root: Path | str) -> list[tuple[Path, Record]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
-import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,13 @@ import numpy as np
 import torch
 
 import ocil
-from ocil.data import SOURCES
 from ocil.data.own import OwnData
-from ocil.learners import registry
 from ocil.run import metrics
+from ocil.run.command import command, places_of
 from ocil.run.files import write_atomic
 from ocil.run.folder import Plan
 from ocil.run.reading import SCHEMA
-from ocil.samples import suited
-from ocil.settings import NOT_IN_JOB, Settings, layered, to_mapping
-
-ALWAYS_SHOWN = ("data", "memory", "seed")
+from ocil.settings import to_mapping
 
 
 def describe(plan: Plan, own: OwnData | None = None) -> dict[str, Any]:
@@ -44,7 +38,7 @@ def describe(plan: Plan, own: OwnData | None = None) -> dict[str, Any]:
         "epochs": s.epochs,
         "settings": to_mapping(s),
         "job": plan.job,
-        "command": command(plan.method, s, own),
+        "command": command(plan.method, to_mapping(s), places_of(own)),
         "versions": versions(),
         "processor": processor(),
         **source_state(),
@@ -80,57 +74,6 @@ def write(path: Path, record: dict[str, Any]) -> None:
         else:
             lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
     write_atomic(path, ("{" + ",\n ".join(lines) + "}\n").encode())
-
-
-def command(method: str, settings: Settings, own: OwnData | None = None) -> str:
-    """A command line that gives these settings, also after presets have changed.
-
-    It names all that differs from the method's defaults, or from what presets make of them today.
-    Data of your own are named as seen from the folder that holds them: a record holds no path.
-    """
-    kind = registry.get(method).settings_type
-    values = to_mapping(settings)
-    base = {"data": settings.data, "preset": settings.preset, "memory": settings.memory}
-    protocol = SOURCES[settings.data].protocol if settings.data in SOURCES else {}
-    preset, _ = layered(kind, protocol, registry.get(method).presets, base)
-    plain = kind()
-    words = ["ocil", "run", method]
-    always = ALWAYS_SHOWN
-    if own:  # its items decide on net and augmentation where nobody does
-        values["data"] = f"./{own.path.resolve().name}"
-        always += tuple(suited((1,)))
-    for key, value in values.items():
-        how = key in NOT_IN_JOB and key != "latents"  # that one makes a file that others lack
-        if how or (key == "preset" and value == kind.preset):
-            continue
-        usual = value == getattr(plain, key) == getattr(preset, key)
-        if not usual or (key in always and value is not None):
-            flag = f"--{key.replace('_', '-')}"
-            if isinstance(value, bool):
-                words.append(flag if value else f"--no-{key.replace('_', '-')}")
-            else:
-                words += [flag, str(value)]
-    if own:
-        words += [] if own.resize is None else ["--resize", str(own.resize)]
-        words += [] if own.bad_images == "fail" else ["--bad-images", own.bad_images]
-    return shlex.join(words)
-
-
-def left_out(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a record that its command does not name and that presets make otherwise today.
-
-    A setting that the record does not have joined later, with a default that changes nothing.
-    """
-    learner = registry.get(record["method"])
-    recorded = to_mapping(learner.settings_type()) | record["settings"]
-    flags = {word[2:].replace("-", "_") for word in shlex.split(record["command"]) if "--" in word}
-    named = {key: value for key, value in recorded.items() if {key, f"no_{key}"} & flags}
-    source = SOURCES.get(recorded["data"])
-    protocol = source.protocol if source else {}
-    found, _ = layered(learner.settings_type, protocol, learner.presets, named)
-    today = to_mapping(found)
-    asked = {k: v for k, v in recorded.items() if k not in NOT_IN_JOB and k != "preset"}
-    return {key: value for key, value in asked.items() if today.get(key) != value}
 
 
 def versions() -> dict[str, str]:

@@ -24,7 +24,7 @@ from ocil.data import SOURCES
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.settings import NOT_IN_JOB, from_mapping, known_keys, layered, to_mapping
+from ocil.settings import Settings, checked, fields_of, to_mapping
 from ocil.stream import HELD_OUT
 from ocil.study.timing import measure
 
@@ -33,10 +33,7 @@ Values = dict[str, Any]
 PLACE = ("data", "net", "width", "precision")  # what an image through the net costs
 NEAR = PLACE[:-1]
 COSTLY = (*PLACE, "batch", "replay", "steps", "augment", "optimizer", "ema", "order")
-FREE = NOT_IN_JOB | {
-    "seed", "memory", "preset", "readout", "limit_per_class", "validate", "epochs", "lr",
-    "momentum", "weight_decay", "eval_every", "probe", "classes_per_task",
-}  # fmt: skip
+FREE = {name for name, field in fields_of(Settings).items() if not field.costs}
 
 
 class Cost(NamedTuple):
@@ -91,7 +88,7 @@ def seconds_per_batch(plan: Plan, costs: list[Cost]) -> float | None:
         return _timed(plan, costs)
     at = _preset("er", s)
     if base is None:
-        base = _timed(Plan("er", from_mapping(registry.get("er").settings_type, at)), costs)
+        base = _timed(Plan("er", registry.make_settings("er", at)), costs)
     return base and base * ratio * images(s) / images(_preset(plan.method, s))
 
 
@@ -126,23 +123,17 @@ def _cost(record: Values) -> Cost | None:
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
         return None
     try:
-        kind = registry.get(record["method"]).settings_type
-        known = {
-            key: record["settings"][key]
-            for key in set(known_keys(kind)) & record["settings"].keys()
-        }
-        # What a record from before a setting existed lacks is the default.
-        return Cost(record["method"], to_mapping(from_mapping(kind, known)), seconds / steps)
-    except OcilError:
+        fields = registry.info(record["method"]).fields
+        known = {key: value for key, value in record["settings"].items() if key in fields}
+        known = checked(fields, registry.upgraded(record["method"], known), "a record")
+        return Cost(record["method"], known, seconds / steps)
+    except (OcilError, ImportError):
         return None
 
 
 def _preset(method: str, s: Values) -> Values:
     """Settings under which a method's relative cost holds: its preset, one gradient step."""
-    kind, source = registry.get(method), SOURCES.get(s["data"])
-    fixed = {key: s[key] for key in PLACE} | {"steps": 1}
-    protocol = source.protocol if source else {}
-    return to_mapping(layered(kind.settings_type, protocol, kind.presets, fixed)[0])
+    return registry.resolve(method, {key: s[key] for key in PLACE} | {"steps": 1})[0]
 
 
 def _same(a: Values, b: Values, keys: Iterable[str]) -> bool:

@@ -25,8 +25,9 @@ from typing import Any
 from ocil.data.sources import named
 from ocil.errors import OcilError, suggest
 from ocil.learners import registry
+from ocil.plainfile import read_toml
 from ocil.run.folder import Plan
-from ocil.settings import checked, job_id, layered, read_toml
+from ocil.settings import checked, job_id
 
 MOST_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -102,17 +103,16 @@ def _plan(values: dict[str, Any], study: str, path: Path) -> Plan:
     method = values.pop("method", None)
     if not isinstance(method, str):
         raise OcilError(f'A [[grid]] of {path} names no method; add `method = "er"`.')
-    learner = registry.get(method)
-    values = checked(learner.settings_type, values, str(path))
-    source = named(values.get("data", learner.settings_type.data))
-    settings, preset = layered(learner.settings_type, source.protocol, learner.presets, values)
-    return Plan(method, settings, preset, study)
+    fields = registry.info(method).fields
+    values = checked(fields, values, str(path))
+    named(values.get("data", fields["data"].default))  # says so if there is no such data set
+    resolved, preset = registry.resolve(method, values)
+    return Plan(method, registry.make_settings(method, resolved), preset, study)
 
 
 def job_of_record(record: dict[str, Any]) -> str | None:
-    """Today's job id of a record, also when it was made before some setting existed."""
+    """The job id of a record; None for a method that is not here."""
     try:
-        defaults = registry.get(record["method"]).settings_type()
-        return job_id(record["method"], record["settings"], defaults)
-    except OcilError:
+        return job_id(registry.info(record["method"]), record["settings"])
+    except (OcilError, ImportError):
         return None

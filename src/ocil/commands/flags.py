@@ -1,0 +1,90 @@
+"""Flags of `ocil run METHOD`, read and explained from the catalog: no method is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ocil.errors import OcilError, suggest
+from ocil.settings import Field, Fields
+from ocil.text import plain
+
+_WORDS = {"true": True, "false": False}
+
+
+def read_flags(words: Sequence[str], fields: Fields, prog: str) -> dict[str, Any]:
+    """Values of `--name value`, `--name=value`, `--name` and `--no-name`; the last one counts.
+
+    >>> known = {"lr": Field(("float",), (), 0.1, 0.1), "fast": Field(("bool",), (), False, False)}
+    >>> read_flags(["--lr", "1", "--fast"], known, "ocil run")
+    {'lr': 1.0, 'fast': True}
+    """
+    found: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        word, given, value = left.pop(0).partition("=")
+        key = word.removeprefix("--").replace("-", "_")
+        if not word.startswith("--"):
+            raise OcilError(
+                f"'{word}' is no flag; settings are given as --name value. {_see(prog)}"
+            )
+        off = key.removeprefix("no_")
+        if key not in fields and off in fields and fields[off].types == ("bool",) and not given:
+            found[off] = False
+            continue
+        if key not in fields:
+            near = suggest(word, [f"--{name.replace('_', '-')}" for name in fields])
+            raise OcilError(f"Unknown flag {word}.{near} {_see(prog)}")
+        if not given:
+            if fields[key].types == ("bool",):
+                found[key] = True
+                continue
+            if not left:
+                raise OcilError(f"{word} needs a value: {fields[key].wanted}. {_see(prog)}")
+            value = left.pop(0)
+        if fields[key].types == ("tuple",):
+            found[key] = (*found.get(key, ()), value)
+        else:
+            found[key] = _value(word, value, fields[key], prog)
+    return found
+
+
+def _see(prog: str) -> str:
+    return f"See `{prog} --help`."
+
+
+def _value(word: str, text: str, field: Field, prog: str) -> Any:
+    """The first of the types of a field that a text can be read as."""
+    if text in field.choices:
+        return text
+    readers = {"bool": _WORDS.__getitem__, "int": int, "float": float, "str": str, "Path": Path}
+    for name in field.types:
+        if name == "none" and text.lower() == "none":
+            return None
+        try:
+            return readers[name](text)
+        except (ValueError, KeyError):
+            continue
+    raise OcilError(f"{word} is '{text}' but must be {field.wanted}. {_see(prog)}")
+
+
+def explain(title: str, usage: str, groups: Mapping[str, tuple[Fields, Mapping[str, Any]]]) -> Any:
+    """Help, as rich prints it: a line for each flag, with what holds unless it is given."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[Any] = [Text(usage, style="bold"), Text(f"{title}\n")]
+    for heading, (fields, values) in groups.items():
+        table = Table(title=heading, title_justify="left", box=None, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, field in fields.items():
+            flag = f"--{name.replace('_', '-')}"
+            kinds = [kind.upper() for kind in field.types if kind not in ("bool", "none", "tuple")]
+            takes = "|".join([*kinds, *field.choices])
+            usual = "" if values.get(name) is None else f" [{plain(values[name], 60)}]"
+            table.add_row(Text(f"{flag} {takes}"), Text(f"{field.help}{usual}"))
+        parts.append(table)
+    return Group(*parts)

@@ -1,0 +1,33 @@
+"""Presets that several methods write alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Presets = dict[str, dict[str, Any]]
+
+
+def on_colour(
+    preset: str, settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]] | None = None
+) -> Presets:
+    """Presets "PRESET/DATA" for the colour images: `settings` on top of those in `own` by data."""
+    data = ("cifar10", "cifar100", "tiny-imagenet")
+    return {f"{preset}/{name}": dict((own or {}).get(name, {})) | dict(settings) for name in data}
+
+
+def mixed_in(preset: str, size: int, images: Mapping[str, int], share: float = 1.0) -> Presets:
+    """Presets "PRESET/DATA/MEMORY" for methods that shuffle the memory into a task's images.
+
+    Of a batch of `size`, cut from `images` of the task and M of the memory, M / (images + M) come
+    from the memory; `share` of the memory is meant for training.
+
+    >>> mixed_in("reference", 512, {"cifar10": 10_000})["reference/cifar10/500"]
+    {'batch': 488, 'replay': 24}
+    """
+    found = {}
+    for data, count in images.items():
+        for memory in (200, 500, 1000, 2000, 5000, 5120, 10_000):
+            replay = round(size * share * memory / (count + share * memory))
+            found[f"{preset}/{data}/{memory}"] = {"batch": size - replay, "replay": replay}
+    return found
