@@ -20,7 +20,7 @@ from ocil import data
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.otc import Otc
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.settings import Settings, to_mapping
 from ocil.stream import Stream, probe_indices
 

@@ -21,7 +21,7 @@ import torch
 
 from ocil.data import SOURCES
 from ocil.learners import registry
-from ocil.run.session import Session
+from ocil.session import Session
 
 KEPT = Path(__file__).parents[1] / "src/ocil/learners/costs.json"
 DATA = {"mlp": "mnist", "resnet18": "cifar10"}

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil.learners.er import ErSettings
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.stream import Batch
 
 SHAPE, STREAM, REPLAY = (1, 28, 28), 10, 64

@@ -202,7 +202,7 @@ def _stop_in_the_middle() -> None:
     """SIGTERM for this process once the next run has learned eleven batches."""
     import signal
 
-    from ocil.run.session import Session
+    from ocil.session import Session
 
     learn, count = Session.learn, [0]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ocil.run import files
+from ocil import files
 
 Ocil = Callable[..., Any]
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from ocil.errors import OcilError
+from ocil.files import read_toml
 from ocil.learners import catalog, registry
-from ocil.plainfile import read_toml
 from ocil.settings import (
     NOT_IN_JOB,
     Method,
@@ -205,7 +205,7 @@ def test_what_does_not_decide_the_result() -> None:
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_JOB - {"device"}))  # there may be no other device
 def test_what_is_not_in_the_job_does_not_decide_the_result(name: str) -> None:
-    from ocil.run.session import Session
+    from ocil.session import Session
 
     sums = set()
     for changes in ({}, {name: other_value(name)}):

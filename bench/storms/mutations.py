@@ -184,7 +184,7 @@ def forged_model(path: Path, draw: Draw) -> None:
 
 def forged_checkpoint(path: Path, draw: Draw) -> None:
     """The same for a checkpoint, given by its note."""
-    from ocil.run.files import canonical
+    from ocil.files import canonical
 
     note, blob = json.loads(path.read_bytes()), path.with_suffix(".safetensors").read_bytes()
     if draw.random() < 0.6:

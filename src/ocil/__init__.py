@@ -10,22 +10,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ocil.errors import OcilError
+from ocil.version import __version__
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier, load
     from ocil.data import load as load_data
     from ocil.learners.learner import Learner
     from ocil.run.loop import resume_run, start_run
-    from ocil.run.session import Session
-
-__version__ = "0.1.0"
+    from ocil.session import Session
 
 _WHERE = {
     "Classifier": ("ocil.classifier", "Classifier"),
     "load": ("ocil.classifier", "load"),
     "load_data": ("ocil.data", "load"),
     "Learner": ("ocil.learners.learner", "Learner"),
-    "Session": ("ocil.run.session", "Session"),
+    "Session": ("ocil.session", "Session"),
     "resume_run": ("ocil.run.loop", "resume_run"),
     "start_run": ("ocil.run.loop", "start_run"),
 }
@@ -35,6 +34,7 @@ __all__ = [
     "Learner",
     "OcilError",
     "Session",
+    "__version__",
     "load",
     "load_data",
     "resume_run",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ocil.learners.learner import Learner
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.settings import Settings
 
 SHAPE = (1, 8, 8)

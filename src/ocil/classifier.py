@@ -16,14 +16,14 @@ from ocil import modelfile, samples
 from ocil.data.sources import default_net
 from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names, not_fitted
+from ocil.files import write_atomic, writing
 from ocil.learners import registry
 from ocil.learners.learner import as_float, evaluating
 from ocil.nets.foreign import Foreign, offering
 from ocil.restore import note_of, restored
-from ocil.run.files import write_atomic, writing
 from ocil.run.process import fault, interrupts_between_steps
-from ocil.run.session import Session, State
 from ocil.samples import BadInput, Channels, Form
+from ocil.session import Session, State
 from ocil.settings import Settings
 from ocil.undo import WayBack
 
@@ -107,7 +107,7 @@ class Classifier(Estimator):
         """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
         channels = self._channels or self.channels
-        x = samples.items(X, channels, self._form)
+        x = torch.from_numpy(samples.items(X, channels, self._form))
         known = self._session.labels.classes if self._session else []
         waiting = self._pending[1] if self._pending else []
         labels = samples.labels(y, len(x), known or waiting)
@@ -238,7 +238,7 @@ class Classifier(Estimator):
         """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
         session = self._fitted()
         self._check_whole()
-        x = samples.items(X, self._channels or self.channels, self._form)
+        x = torch.from_numpy(samples.items(X, self._channels or self.channels, self._form))
         self._checked_names(X)
         learner = session.learner
         if readout is not None and readout not in learner.readouts:
@@ -331,7 +331,14 @@ class Classifier(Estimator):
     def _blob(self, memory: bool = True) -> bytes:
         if self._session is None or self._form is None:
             raise not_fitted("This Classifier is not fitted yet: there is nothing to save.")
-        return modelfile.dump(*note_of(self, memory))
+        facts = {
+            "channels": self._channels or self.channels,
+            "names": self._names,
+            "counts": [self._counts[label] for label in self._session.labels.classes],
+        }
+        if memory and self._unfinished:
+            facts["unfinished"] = self._unfinished
+        return modelfile.dump(*note_of(self._session, self._form, self.state(), facts, memory))
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_whole()

@@ -9,25 +9,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import ocil
+from ocil.commands import COMMANDS
 from ocil.errors import OcilError, Stopped, suggest
 from ocil.text import plain
-
-# command -> module of ocil.commands that holds the function of that name
-COMMANDS = {
-    "run": "run",
-    "resume": "run",
-    "learn": "learn",
-    "predict": "model",
-    "inspect": "model",
-    "show": "results",
-    "report": "results",
-    "results": "results",
-    "figure": "figure",
-    "study": "study",
-    "methods": "listing",
-    "data": "listing",
-    "completion": "completion",
-}
 
 HELP = """\
 [bold]ocil[/] {version} - online class-incremental learning: learn from a stream in which new

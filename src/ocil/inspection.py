@@ -14,7 +14,7 @@ import torch
 from ocil.errors import OcilError
 from ocil.mixture.diagnostics import at_floor, spread
 from ocil.modelfile import ModelFile
-from ocil.run.session import UNFIT
+from ocil.session import UNFIT
 from ocil.text import html, plain
 
 PICTURES = 8  # of the memory, for each class

@@ -23,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from ocil.errors import OcilError
-from ocil.run.session import State
+from ocil.session import State
 
 VERSION = 1
 KEY = "ocil.model"

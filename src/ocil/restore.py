@@ -5,55 +5,48 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
-import ocil
 from ocil import nets, samples
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.modelfile import ModelFile
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.session import UNFIT, Session, State
 from ocil.samples import Form
+from ocil.session import UNFIT, Session, State
 from ocil.settings import Settings, to_mapping
-
-if TYPE_CHECKING:
-    from ocil.classifier import Classifier
+from ocil.version import __version__
 
 IMAGES = "learner.memory.column."
 MOST_UNFINISHED = 20  # data sets whose place `ocil learn` keeps; of more the oldest go
 LARGEST_ITEM = 1 << 26  # numbers in one item
 
 
-def note_of(model: Classifier, memory: bool) -> ModelFile:
-    """Note and tensors of a classifier that has begun."""
-    session, form = model._session, model._form
-    assert session is not None and form is not None
-    tensors, scalars = model.state()
+def note_of(
+    session: Session, form: Form, state: State, facts: Mapping[str, Any], memory: bool
+) -> ModelFile:
+    """Note and tensors of a classifier: its state, and `facts` that are no part of it."""
+    tensors, scalars = state
     if not memory:
         tensors, scalars = _without_images(tensors, scalars)
     net = session.learner.model.net
     frozen = [n for n, w in net.named_parameters() if not w.requires_grad]
     note = {
-        "ocil": ocil.__version__,
+        "ocil": __version__,
         "method": session.method,
         "settings": to_mapping(session.settings),
-        "channels": model._channels or model.channels,
         "shape": list(form.shape),
         "dtype": form.dtype,
-        "names": model._names,
         "module": type(net.module).__name__ if isinstance(net, Foreign) else None,  # for people
         "frozen": frozen,
-        "counts": [model._counts[label] for label in session.labels.classes],
         "memory": memory,
         "scalars": scalars,
     }
-    if memory and model._unfinished:
-        note["unfinished"] = model._unfinished
-    return ModelFile(note, tensors)
+    return ModelFile(note | dict(facts), tensors)
 
 
 def _without_images(

@@ -1,6 +1,6 @@
 """What a person hands over, checked and brought into the form learners want.
 
-Items become one tensor (n, d) or (n, C, H, W), uint8 or float32; labels a list of int or str. The
+Items become one array (n, d) or (n, C, H, W), uint8 or float32; labels a list of int or str. The
 first call fixes shape, number type and kind of label. Nothing here changes anything.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from ocil.errors import OcilError
 
@@ -39,10 +38,10 @@ class Form(NamedTuple):
         return f"{self.dtype} images of {height}x{width} pixels and {channels} channels"
 
 
-def items(X: Any, channels: Channels, form: Form | None = None) -> torch.Tensor:
+def items(X: Any, channels: Channels, form: Form | None = None) -> np.ndarray:
     """X as (n, d) or (n, C, H, W), uint8 or float32; what does not fit `form` is refused."""
-    x = _tensor(_array(X), channels, form)
-    found = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+    x = _ordered(_array(X), channels)
+    found = Form(tuple(x.shape[1:]), str(x.dtype))
     if form and len(form.shape) == len(found.shape) == 1 and form.shape != found.shape:
         raise BadInput(
             f"X has {found.shape[0]} features, but Classifier is expecting {form.shape[0]} "
@@ -55,11 +54,12 @@ def items(X: Any, channels: Channels, form: Form | None = None) -> torch.Tensor:
 
 def _array(X: Any) -> np.ndarray:
     """Any array as one of uint8, another integer or float64/32, with at least one item."""
-    if hasattr(X, "toarray") or (isinstance(X, torch.Tensor) and X.layout != torch.strided):
+    tensor = hasattr(X, "detach")  # of torch, which is not loaded for arrays
+    if hasattr(X, "toarray") or (tensor and str(X.layout) != "torch.strided"):
         raise BadInput("X is sparse data; give a dense array, for instance with X.toarray().")
-    if isinstance(X, torch.Tensor):
+    if tensor:
         X = X.detach().cpu()
-        X = X.float() if X.dtype == torch.bfloat16 else X
+        X = X.float() if str(X.dtype) == "torch.bfloat16" else X
     try:
         array = np.asarray(X)
         if array.dtype == object:
@@ -88,7 +88,8 @@ def _array(X: Any) -> np.ndarray:
     return array
 
 
-def _tensor(array: np.ndarray, channels: Channels, form: Form | None) -> torch.Tensor:
+def _ordered(array: np.ndarray, channels: Channels) -> np.ndarray:
+    """Channels before rows and columns, uint8 or float32, in memory of its own."""
     if array.ndim > 2 and array.dtype.kind in "bui" and array.dtype != np.uint8:
         raise BadInput(f"X holds images of {array.dtype}; give uint8 (0..255) or floats (0..1).")
     if array.ndim == 3:
@@ -104,7 +105,7 @@ def _tensor(array: np.ndarray, channels: Channels, form: Form | None) -> torch.T
             raise BadInput(
                 f"X holds the value {largest:g}, at most {LARGEST:g} is taken; scale your data."
             )
-    return torch.from_numpy(np.array(array, order="C"))  # a copy: callers reuse their arrays
+    return np.array(array, order="C")  # a copy: callers reuse their arrays
 
 
 def check_channels(channels: object) -> None:
@@ -132,7 +133,7 @@ def labels(y: Any, count: int, known: Sequence[int | str]) -> list[int | str]:
         raise BadInput("requires y to be passed, but the target y is None; give a label an item.")
     if hasattr(y, "toarray"):
         raise BadInput("y is sparse data; give one label for each item.")
-    values = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y
+    values = y.detach().cpu().numpy() if hasattr(y, "detach") else y
     values = np.asarray(values) if hasattr(values, "__array__") else values
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):

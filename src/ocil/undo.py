@@ -13,7 +13,7 @@ import copy
 import torch
 
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.session import Session, State
+from ocil.session import Session, State
 
 EVERY = 200  # batches from one copy to the next: a copy takes longer the more is held, a step not
 LARGEST = 256 << 20  # bytes of a state that is copied

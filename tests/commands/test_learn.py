@@ -14,8 +14,8 @@ from PIL import Image
 import ocil as package
 from ocil.commands import learn as command
 from ocil.errors import OcilError
-from ocil.run.files import writing
-from ocil.run.session import Session
+from ocil.files import writing
+from ocil.session import Session
 
 Ocil = Callable[..., Any]
 NEW = ("--method", "er", "--memory", 20, "--lr", 0.01, "--seed", 3)
@@ -155,7 +155,7 @@ def test_saving_waits_for_who_learns(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = package.Classifier("er", memory=20).fit(np.eye(4), [0, 1, 2, 3])
-    monkeypatch.setattr("ocil.run.files.writing.__wrapped__.__defaults__", (0.1,))
+    monkeypatch.setattr("ocil.files.writing.__wrapped__.__defaults__", (0.1,))
     with writing(tmp_path / "m.ocil"), pytest.raises(OcilError, match="Another process is writing"):
         model.save(tmp_path / "m.ocil")
     model.save(tmp_path / "m.ocil")

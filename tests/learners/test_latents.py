@@ -10,7 +10,7 @@ from ocil import checks
 from ocil.learners import registry
 from ocil.learners.otc import Otc
 from ocil.learners.readouts import mean_centroids
-from ocil.run.session import Session
+from ocil.session import Session
 
 LABELS = [3, 1, 0, 2] * 3
 

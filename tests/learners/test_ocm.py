@@ -14,7 +14,7 @@ from ocil.errors import OcilError
 from ocil.learners import holistic
 from ocil.learners.learner import as_float
 from ocil.learners.ocm import Ocm
-from ocil.run.session import Session
+from ocil.session import Session
 
 EPS = 1e-8
 

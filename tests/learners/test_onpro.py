@@ -13,7 +13,7 @@ from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners.onpro import Mixed, Onpro
 from ocil.memory import feedback
-from ocil.run.session import Session
+from ocil.session import Session
 
 NOTHING = torch.empty(0)
 

@@ -15,7 +15,7 @@ from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.otc import Otc
 from ocil.learners.otc_settings import OtcSettings, mixture_settings
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.stream import Batch
 
 PARAMETERS = ("mu", "var", "log_pi")

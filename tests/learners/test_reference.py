@@ -11,7 +11,7 @@ import torch
 from ocil.data import SOURCES
 from ocil.learners import registry
 from ocil.run.reading import read_record
-from ocil.run.session import Session
+from ocil.session import Session
 
 RESULTS = Path(__file__).parents[2] / "results"
 JOINED_LATER = {"init": "torch", "inputs": "unit"}  # settings of all methods, with their defaults

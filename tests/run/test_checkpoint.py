@@ -16,9 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 
+from ocil import files
 from ocil.errors import OcilError
-from ocil.run import checkpoint, files
-from ocil.run.session import State
+from ocil.run import checkpoint
+from ocil.session import State
 
 PROGRESS = {"seconds": 1.5, "threads": 1, "of": {"job": "ab", "data": "cd"}}
 

@@ -12,7 +12,7 @@ import torch
 from ocil.learners import registry
 from ocil.learners.er import Er
 from ocil.run.loop import resume_run, start_run
-from ocil.run.session import Session
+from ocil.session import Session
 
 Run = Callable[..., dict[str, Any]]
 MakePlan = Callable[..., Any]

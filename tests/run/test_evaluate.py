@@ -9,7 +9,7 @@ import torch
 from ocil.learners.er import ErSettings
 from ocil.run import evaluate as module
 from ocil.run.evaluate import evaluate
-from ocil.run.session import Session
+from ocil.session import Session
 
 SHAPE = (1, 4, 4)
 

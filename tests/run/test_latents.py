@@ -122,7 +122,7 @@ def test_a_learner_that_shows_nothing_still_has_its_record(
 def test_a_full_disk_is_one_sentence(
     plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ocil.run import files
+    from ocil import files
 
     def full(path: Path, _: bytes) -> None:
         raise files.cannot_write(path, OSError(28, "No space left on device"))

@@ -18,7 +18,7 @@ from ocil.run import latentfile, loop
 from ocil.run import record as records
 from ocil.run.display import Display
 from ocil.run.loop import resume_run, start_run
-from ocil.run.session import Session
+from ocil.session import Session
 
 MakePlan = Callable[..., Any]
 

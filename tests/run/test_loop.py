@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ocil import data
+from ocil import data, files
 from ocil.errors import OcilError
-from ocil.run import checkpoint, files, metrics
+from ocil.run import checkpoint, metrics
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run, start_run
 from ocil.run.reading import read_record
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.stream import Stream, probe_indices
 
 Run = Callable[..., dict[str, Any]]
@@ -141,7 +141,7 @@ def test_images_through_the_net_and_bytes_held(run: Run) -> None:
 def test_settings_are_written_before_the_first_step(
     tmp_path: Path, plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ocil.run.session import Session
+    from ocil.session import Session
 
     def fail(*_: Any, **__: Any) -> None:
         assert (tmp_path / "run" / "settings.json").exists()

@@ -18,11 +18,11 @@ import pytest
 
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
+from ocil.files import canonical
 from ocil.run import loop
-from ocil.run.files import canonical
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run, start_run
-from ocil.run.session import Session
+from ocil.session import Session
 
 Run = Callable[..., dict[str, Any]]
 MakePlan = Callable[..., Any]

@@ -11,7 +11,7 @@ import torch
 
 from ocil.errors import OcilError
 from ocil.learners.er import ErSettings
-from ocil.run.session import Session, State, check_device
+from ocil.session import Session, State, check_device
 
 SHAPE = (1, 4, 4)
 

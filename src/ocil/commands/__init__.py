@@ -1,1 +1,18 @@
-"""One function a command, each given the words behind it; found by `ocil.cli`."""
+"""One function a command, each given the words behind it."""
+
+# command -> module of ocil.commands that holds the function of that name
+COMMANDS = {
+    "run": "run",
+    "resume": "run",
+    "learn": "learn",
+    "predict": "model",
+    "inspect": "model",
+    "show": "results",
+    "report": "results",
+    "results": "results",
+    "figure": "figure",
+    "study": "study",
+    "methods": "listing",
+    "data": "listing",
+    "completion": "completion",
+}

@@ -37,7 +37,7 @@ complete -o default -F _ocil ocil
 
 def completion(words: list[str]) -> None:
     options = parse(CompletionOptions, words, "ocil completion")
-    from ocil.cli import COMMANDS
+    from ocil.commands import COMMANDS
     from ocil.commands.run import Places
     from ocil.data import SOURCES
     from ocil.learners import registry

@@ -22,8 +22,8 @@ from ocil.commands.parsing import parse, say
 from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
 from ocil.errors import OcilError, Stopped
+from ocil.files import WAIT, write_atomic, writing
 from ocil.restore import MOST_UNFINISHED
-from ocil.run.files import WAIT, write_atomic, writing
 from ocil.run.process import set_threads, stop_requests
 from ocil.text import plain
 

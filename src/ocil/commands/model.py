@@ -17,7 +17,7 @@ from ocil.data.arrays import read_items
 from ocil.data.damage import reading_own
 from ocil.data.pictures import FILE_BYTES, decode_all
 from ocil.errors import OcilError
-from ocil.plainfile import open_plain
+from ocil.files import open_plain
 from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def inspect(words: list[str]) -> None:
     """A table for the terminal and a page for the browser."""
     options = parse(InspectOptions, words, "ocil inspect")
     from ocil import modelfile
+    from ocil.files import write_atomic
     from ocil.inspection import describe, page
-    from ocil.run.files import write_atomic
 
     content = modelfile.read(options.model)
     facts = describe(content)

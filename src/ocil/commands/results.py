@@ -13,7 +13,7 @@ import tyro
 
 from ocil.commands.parsing import parse, say
 from ocil.errors import OcilError
-from ocil.plainfile import read_plain
+from ocil.files import read_plain
 from ocil.run.reading import RECORD_NAME, Record, find_records, read_record
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class ResultsOptions:
 
 def results(words: list[str]) -> None:
     """Write RESULTS.md beside the records it is made from."""
+    from ocil.files import write_atomic
     from ocil.report.results import results_markdown
-    from ocil.run.files import write_atomic
 
     folder = parse(ResultsOptions, words, "ocil results", "RESULTS.md from records.").folder
     if not find_records(folder):

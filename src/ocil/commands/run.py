@@ -16,10 +16,10 @@ from ocil.data import SOURCES
 from ocil.data.own import OwnData, looks_own
 from ocil.data.sources import default_net
 from ocil.errors import OcilError
+from ocil.files import read_toml
 from ocil.learners import registry
 from ocil.learners.catalog import documented
 from ocil.listeners import Listener, opened, tell
-from ocil.plainfile import read_toml
 from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.reading import read_record

@@ -18,11 +18,11 @@ from ocil.commands.forecast import forecast
 from ocil.commands.parsing import parse, say
 from ocil.commands.results import overviews
 from ocil.errors import OcilError
+from ocil.files import make_folder, write_atomic
 from ocil.report.render import to_rich
 from ocil.run import latentfile
 from ocil.run import record as records
 from ocil.run.command import command
-from ocil.run.files import make_folder, write_atomic
 from ocil.run.reading import RECORD_NAME, find_records
 from ocil.settings import to_mapping
 from ocil.study.estimate import project

@@ -21,7 +21,7 @@ import numpy as np
 from ocil.data.damage import Damage
 from ocil.data.source import listed, printable
 from ocil.data.tree import read_member
-from ocil.plainfile import open_plain, read_plain
+from ocil.files import open_plain, read_plain
 
 MOST_BYTES = 4 << 30  # unpacked
 ITEMS = ("x", "image", "images", "img", "data", "features", "embedding", "embeddings", "arr_0")

@@ -18,7 +18,7 @@ from ocil.data.damage import Damage, reading
 from ocil.data.dataset import Dataset, finished
 from ocil.data.places import Found
 from ocil.data.source import Source
-from ocil.plainfile import open_plain
+from ocil.files import open_plain
 
 _UINT8 = 0x08
 _GZIP = b"\x1f\x8b"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ocil import samples
 from ocil.data import arrays, tables
 from ocil.data.damage import Damage, reading_own
 from ocil.data.dataset import Dataset, fingerprint
@@ -83,8 +84,6 @@ def read_own(
 def _parts(
     raw: dict[str, arrays.Raw], resize: int | None, bad: Bad, shape: Shape | None
 ) -> dict[str, Part]:
-    from ocil import samples
-
     parts = {}
     for name, (items, labels) in raw.items():
         if isinstance(items, list):
@@ -93,7 +92,7 @@ def _parts(
             labels = [labels[i] for i in kept]
             shape = shape or (x.shape[1], x.shape[2], x.shape[3])
         else:
-            x = samples.items(items, "auto").numpy()
+            x = samples.items(items, "auto")
         parts[name] = Part(x, samples.labels(labels, len(x), []))
     return parts
 

@@ -15,7 +15,7 @@ from ocil.data.arrays import ITEMS, LABELS, MOST_BYTES, Raw
 from ocil.data.damage import Damage
 from ocil.data.parquet import load_pyarrow
 from ocil.data.source import printable
-from ocil.plainfile import open_plain, read_plain
+from ocil.files import open_plain, read_plain
 
 _JSON_BYTES = 16 << 20
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ocil.data.damage import Damage
 from ocil.data.source import printable
-from ocil.plainfile import open_plain
+from ocil.files import open_plain
 
 MOST_FILES = 400_000
 MOST_BYTES = 4 << 30  # unpacked, all files together

@@ -26,11 +26,11 @@ import numpy as np
 
 from ocil import text
 from ocil.errors import OcilError
+from ocil.files import make_folder, write_atomic
 from ocil.report.groups import derive
 from ocil.report.render import Cell, Table, to_markdown
 from ocil.report.show import facts_table, metrics_table
 from ocil.run import metrics
-from ocil.run.files import make_folder, write_atomic
 
 FILE = "events.out.tfevents.ocil"  # TensorBoard reads what has tfevents in its name
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ocil import text
+from ocil.files import make_folder, write_atomic
 from ocil.report.charts import Chart
 from ocil.report.compare import differences, differences_numbers, differences_table, name_of
 from ocil.report.groups import Group, Record, group, labels
 from ocil.report.render import Table, to_csv, to_latex, to_markdown
 from ocil.report.tables import comparison, overview, overview_numbers, overview_table
-from ocil.run.files import make_folder, write_atomic
 
 ENDINGS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
 _OURS = re.compile(r"(overview|readouts|differences)-\d+\.(md|tex|csv)")

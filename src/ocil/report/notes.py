@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError, suggest
-from ocil.plainfile import read_toml
+from ocil.files import read_toml
 from ocil.report.cells import METRICS, Row
 from ocil.report.groups import Record, derive, summarise
 

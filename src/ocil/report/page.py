@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ocil.errors import OcilError
+from ocil.files import make_folder, write_atomic
 from ocil.report.beside import write_figures, write_tables
 from ocil.report.groups import Record, group
 from ocil.report.web.bundle import bundle, part
@@ -19,7 +20,6 @@ from ocil.report.web.data import embedded
 from ocil.report.web.gallery import Gallery, markup
 from ocil.report.web.sections import section
 from ocil.report.web.svg import marks
-from ocil.run.files import make_folder, write_atomic
 
 PAGE = "index.html"
 MOST_OPEN = 4  # groups; with more, a page starts with their cards closed

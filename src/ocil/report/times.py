@@ -16,8 +16,8 @@ from math import ceil, prod
 from typing import Any
 
 from ocil.data import SOURCES
+from ocil.files import read_toml
 from ocil.learners import registry
-from ocil.plainfile import read_toml
 from ocil.report.cells import Cell
 from ocil.report.groups import Record
 from ocil.report.published import Printed

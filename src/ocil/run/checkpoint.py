@@ -20,9 +20,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from ocil.errors import OcilError
-from ocil.plainfile import read_plain
-from ocil.run.files import canonical, make_folder, write_atomic
-from ocil.run.session import State
+from ocil.files import canonical, make_folder, read_plain, write_atomic
+from ocil.session import State
 
 log = logging.getLogger("ocil")
 KEPT = 2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ocil.run.session import Session
+from ocil.session import Session
 
 CHUNK = 500
 

@@ -15,10 +15,17 @@ from typing import Any
 
 from ocil.data.own import OwnData
 from ocil.errors import Busy, OcilError
+from ocil.files import (
+    NOT_REGULAR,
+    cannot_write,
+    locked,
+    make_folder,
+    read_plain,
+    remove_leftovers,
+    write_atomic,
+)
 from ocil.learners import registry
-from ocil.plainfile import NOT_REGULAR, read_plain
 from ocil.run import latentfile
-from ocil.run.files import cannot_write, locked, make_folder, remove_leftovers, write_atomic
 from ocil.run.reading import read_record
 from ocil.settings import Settings, job_id, to_mapping
 

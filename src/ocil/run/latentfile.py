@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ocil.errors import OcilError
-from ocil.plainfile import open_plain
+from ocil.files import open_plain
 from ocil.run.reading import MAX_CLASSES, MAX_TEXT
 
 NAME = "latents.safetensors"

@@ -10,7 +10,7 @@ import torch
 
 from ocil.learners.readouts import Centroids
 from ocil.run.latentfile import Latents
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.stream import probe_indices
 
 POINTS = 2_000  # test features, the same number of each class

@@ -16,13 +16,13 @@ import torch
 from ocil import data
 from ocil.data.own import OwnData
 from ocil.errors import OcilError, Stopped
+from ocil.files import write_atomic
 from ocil.run import checkpoint, latentfile, latents, past, record
 from ocil.run.display import Display
 from ocil.run.evaluate import evaluate
-from ocil.run.files import write_atomic
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_sound, is_due, set_threads, stop_requests
-from ocil.run.session import Session
+from ocil.session import Session
 from ocil.stream import Piece, Stream, probe_indices
 
 log = logging.getLogger("ocil")

@@ -10,10 +10,10 @@ import torch
 
 from ocil.data import Dataset
 from ocil.errors import OcilError
-from ocil.run.files import canonical
+from ocil.files import canonical
 from ocil.run.folder import RunFolder
 from ocil.run.reading import evaluation_is_sound
-from ocil.run.session import State
+from ocil.session import State
 
 Row = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import os
 import signal
@@ -18,7 +17,7 @@ import torch
 from ocil.errors import OcilError
 
 if TYPE_CHECKING:
-    from ocil.run.session import Session
+    from ocil.session import Session
 
 LARGEST_WEIGHT = 1e6  # size of a layer: squares and products of more lose themselves in float32
 
@@ -27,13 +26,6 @@ def set_threads(wanted: int | str) -> int:
     count = (os.cpu_count() or 1) if wanted == "auto" else int(wanted)
     torch.set_num_threads(count)
     return count
-
-
-@functools.cache
-def survive_forks() -> None:
-    """Let forked children compute with one thread: the others of a pool do not live on in them."""
-    if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
-        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def keep_freed_memory() -> bool:

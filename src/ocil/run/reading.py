@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ocil.errors import OcilError
+from ocil.files import read_plain
 from ocil.learners import registry
-from ocil.plainfile import read_plain
 from ocil.run.command import command, places_in
 
 SCHEMA = 1

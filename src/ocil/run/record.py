@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-import ocil
 from ocil.data.own import OwnData
+from ocil.files import write_atomic
 from ocil.run import metrics
 from ocil.run.command import command, places_of
-from ocil.run.files import write_atomic
 from ocil.run.folder import Plan
 from ocil.run.reading import SCHEMA
 from ocil.settings import to_mapping
+from ocil.version import __version__
 
 
 def describe(plan: Plan, own: OwnData | None = None) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 def versions() -> dict[str, str]:
     return {
-        "ocil": ocil.__version__,
+        "ocil": __version__,
         "torch": str(torch.__version__),  # a subclass of str
         "numpy": np.__version__,
         "python": platform.python_version(),

@@ -24,8 +24,8 @@ from typing import Any
 
 from ocil.data.sources import named
 from ocil.errors import OcilError, suggest
+from ocil.files import read_toml
 from ocil.learners import registry
-from ocil.plainfile import read_toml
 from ocil.run.folder import Plan
 from ocil.settings import checked, job_id
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from ocil.errors import Busy, OcilError, Stopped
-from ocil.plainfile import open_plain
+from ocil.files import open_plain
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.reading import read_record
 

@@ -9,7 +9,7 @@ import torch
 
 from ocil.data import SOURCES
 from ocil.run.folder import Plan
-from ocil.run.session import Session
+from ocil.session import Session
 
 TIMED_STEPS, TIMED_SECONDS = 12, 20.0
 

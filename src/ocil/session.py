@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +18,6 @@ from ocil.labels import LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
 from ocil.learners.state import below
-from ocil.run.process import survive_forks
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -166,3 +167,10 @@ def check_device(name: str) -> None:
         raise OcilError(f"Unknown device '{name}'; choose cpu, cuda or mps.")
     if not there[kind]():
         raise OcilError(f"Device '{name}' is not available on this machine; use --device cpu.")
+
+
+@functools.cache
+def survive_forks() -> None:
+    """Let forked children compute with one thread: the others of a pool do not live on in them."""
+    if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

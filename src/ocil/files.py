@@ -2,22 +2,28 @@
 
 A process that writes holds a lock of the operating system, which it gives back however it ends. The
 file of the lock lies beside what it guards (.lock in a run's folder, .NAME.lock beside a model) and
-is removed with the lock.
+is removed with the lock. What is read is a regular file of a bounded size: a pipe with a name would
+make its reader wait for ever, and a device may never end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ocil.errors import OcilError
 
+NOT_REGULAR = "it is no regular file"
+MOST = 1 << 30  # bytes of a file that is read whole, unless its format says less
+TOML_BYTES = 1 << 20
 WAIT = 10.0  # seconds that a second writer of a file waits for the first
 
 
@@ -124,3 +130,34 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading; anything else is an OSError that says so."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_plain(path: Path, most: int = MOST) -> bytes:
+    """The content of a regular file of at most `most` bytes, or an OSError."""
+    with open_plain(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > most:
+            told = f"it has {size} bytes, at most {most} are read"
+            raise OSError(errno.EFBIG, told, str(path))
+        return stream.read(size)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain data, or one sentence on what is wrong with it."""
+    try:
+        return tomllib.loads(read_plain(path, TOML_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"{path} is not valid TOML: {problem}.") from error
