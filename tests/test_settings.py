@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from ocil.data import SOURCES
 from ocil.errors import OcilError
 from ocil.files import read_toml
 from ocil.learners import catalog, registry
@@ -250,6 +255,49 @@ def test_the_catalog_tells_every_setting(name: str) -> None:
     assert list(known.fields) and all(field.help for field in known.fields.values())
     plain = to_mapping(registry.get(name).settings_type())
     assert {key: field.default for key, field in known.fields.items()} == plain
+
+
+IDS = """
+import json, sys
+from pathlib import Path
+from ocil.learners import registry
+from ocil.run.reading import find_records
+from ocil.settings import job_id
+records = find_records(Path(sys.argv[1]))
+ids = {str(path): job_id(registry.info(r["method"]), r["settings"]) for path, r in records}
+print(json.dumps([ids, "shiny" in registry.info("er").fields]))
+"""
+
+
+def test_a_setting_for_all_methods_is_one_line_and_changes_no_id(tmp_path: Path) -> None:
+    """In a copy of the package: the field in settings.py, then the generated catalog."""
+    root = Path(catalog.__file__).parents[3]
+    copy = shutil.copytree(root / "src", tmp_path / "src")
+    file = copy / "ocil" / "settings.py"
+    place = "    seed: int = setting(0, costs=False)\n"
+    text = file.read_text()
+    assert text.count(place) == 1
+    file.write_text(text.replace(place, f'    shiny: float = 0.5\n    """New."""\n{place}'))
+    results = str(root / "results" / "table-mnist")
+
+    def run(source: Path, *words: str) -> str:
+        call = [sys.executable, *words]
+        paths = os.environ | {"PYTHONPATH": str(source)}
+        return subprocess.run(call, env=paths, capture_output=True, text=True, check=True).stdout
+
+    before, known = json.loads(run(root / "src", "-c", IDS, results))
+    assert len(before) > 100 and not known
+    run(copy, "-m", "ocil.learners.catalog")
+    assert json.loads(run(copy, "-c", IDS, results)) == [before, True]
+
+
+@pytest.mark.parametrize("data", ["digits", "mnist", "cifar10"])
+def test_a_method_without_presets_has_what_er_has(data: str) -> None:
+    """What belongs to a data set is its protocol: no method has to know it."""
+    source = SOURCES[data]
+    mine, _ = resolve(method(), source.protocol, {"data": data})
+    er, _ = registry.resolve("er", {"data": data})
+    assert mine == {key: er[key] for key in mine}
 
 
 # ------------------------------------------------------------------ TOML
