@@ -589,3 +589,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         if child.returncode is None:  # it hangs, and its child too
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+def test_the_memory_holds_500_unless_told() -> None:
+    assert ocil.Classifier().memory == 500

@@ -26,7 +26,8 @@ import sys
 import ocil
 from ocil.cli import main
 assert "torch" not in sys.modules, "import ocil"
-for words in (["--help"], ["--version"], ["show", {run!r}], ["show", {above!r}],
+for words in (["--help"], ["--version"], ["methods"], ["run", "otc", "--help"],
+              ["show", {run!r}], ["show", {above!r}],
               ["report", {above!r}, "--out", {page!r}], ["results", {above!r}]):
     try:
         main(words)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +13,11 @@ import numpy as np
 import pytest
 
 from ocil import data
-from ocil.data import command, imagenet, own, pictures
+from ocil.data import arrays, cache, command, entry, imagenet, own, pictures, tree
+from ocil.data.damage import Damage
 from ocil.data.dataset import finished
+from ocil.data.places import Found
+from ocil.data.sources import SOURCES
 from ocil.errors import OcilError
 
 
@@ -97,3 +102,63 @@ def test_the_order_within_an_archive_plays_no_part(make_batches: Callable[..., P
     found = data.load("cifar10", root / "other")
     np.testing.assert_array_equal(found.train_labels, wanted.train_labels)
     np.testing.assert_array_equal(found.train_images, wanted.train_images)
+
+
+def test_every_file_of_a_folder_decides_which_cache_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    found = Found("folder", tmp_path, {"train": tmp_path / "images"})
+    for name in "abc":
+        (tmp_path / "images" / name).write_bytes(b"1")
+    keys = {cache.entry_folder(SOURCES["tiny-imagenet"], found)}
+    for name in "abc":
+        (tmp_path / "images" / name).write_bytes(b"22")
+        keys.add(cache.entry_folder(SOURCES["tiny-imagenet"], found))
+    assert len(keys) == 4
+
+
+def test_a_cache_of_another_version_is_not_read(tmp_path: Path) -> None:
+    facts = {"version": entry.VERSION, "more": 1}
+    (tmp_path / entry._FACTS).write_text(json.dumps(facts))
+    assert entry.read_facts(tmp_path) == facts
+    (tmp_path / entry._FACTS).write_text(json.dumps(facts | {"version": entry.VERSION + 1}))
+    with pytest.raises(ValueError, match="version"):
+        entry.read_facts(tmp_path)
+
+
+def test_train_and_test_of_two_number_types_are_refused(tmp_path: Path) -> None:
+    x, y = np.zeros((4, 1, 8, 8), np.uint8), np.arange(4) % 2
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x / np.float32(255), y_test=y)
+    with pytest.raises(OcilError, match="train and test differ"):
+        own.OwnData(tmp_path / "a.npz", None, "fail").dataset
+
+
+def test_grey_numbers_above_255_are_16_bits() -> None:
+    from PIL import Image
+
+    small = Image.fromarray(np.array([[0, 255]], np.int32))
+    large = Image.fromarray(np.array([[0, 256]], np.int32))
+    assert np.asarray(pictures._eight_bits(small)).tolist() == [[0, 255]]
+    assert np.asarray(pictures._eight_bits(large)).tolist() == [[0, 0]]  # 256 of 65 535
+
+
+@pytest.mark.parametrize("held", [b"four", b"sixsix"])
+def test_a_member_has_the_size_it_announces(held: bytes) -> None:
+    class Archive:
+        def open(self, member: zipfile.ZipInfo) -> io.BytesIO:
+            return io.BytesIO(held)
+
+    member = zipfile.ZipInfo("a.png")
+    member.file_size = 5
+    with pytest.raises(Damage, match="announced size"):
+        tree.read_member(Archive(), member)  # type: ignore[arg-type]
+
+
+def test_a_folder_may_have_every_part(tmp_path: Path) -> None:
+    for part in ("train", *arrays.TESTS):
+        for label in ("cat", "dog"):
+            folder = tmp_path / part / label
+            folder.mkdir(parents=True)
+            (folder / "a.png").write_bytes(png())
+    parts = own.read_own(tmp_path, None, "fail")
+    assert sorted(set(parts["train"].labels)) == ["cat", "dog"]
+    assert len(parts["test"].labels) == 2  # of several parts to test on the first

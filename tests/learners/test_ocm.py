@@ -241,3 +241,16 @@ def test_betas_and_refusals() -> None:
         checks.small_settings(Ocm, tau=0.0)
     with pytest.raises(OcilError, match="beta2 is 1"):
         checks.small_settings(Ocm, beta2=1.0)
+
+
+def test_the_slice_of_the_features_is_of_the_learners_own_draws() -> None:
+    from ocil.learners.holistic import similarities
+
+    draw = torch.Generator().manual_seed(1)
+    z, f = torch.randn(3, 4, generator=draw), torch.randn(3, 40, generator=draw)
+    found = []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        own = torch.Generator().manual_seed(7)
+        found.append(similarities(z, f, 1.0, 0.1, own))
+    assert all(torch.equal(each, found[0]) for each in found)

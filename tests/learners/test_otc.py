@@ -40,6 +40,11 @@ def test_the_papers_presets_learn(preset):
     assert (right == torch.tensor(labels)).float().mean() > 0.9
 
 
+def test_without_dynamic_preservation_there_is_no_pass_for_it():
+    assert not checks.make(Otc, fused=False, preserve=0.0).learner.preserves_apart
+    assert checks.make(Otc, fused=False, preserve=0.1).learner.preserves_apart
+
+
 @pytest.mark.parametrize("extra", [{}, {"steps": 3}, {"preserve": 0.0}])
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):

@@ -145,3 +145,12 @@ def test_a_memory_smaller_than_a_batch_is_not_reviewed(learner: Make, batches: B
     before = copy.deepcopy(scr.model.state_dict())
     scr.end_task(0, torch.empty(0), torch.empty(0))
     assert all(torch.equal(value, scr.model.state_dict()[name]) for name, value in before.items())
+
+
+def test_without_replay_there_is_nothing_to_review(learner: Make, batches: Batches) -> None:
+    scr = learner("scr", review=True, replay=0)
+    (batch,) = batches(1)
+    scr.learn(batch)
+    before = copy.deepcopy(scr.state_dict())
+    scr.end_task(0, batch.x, batch.y)
+    assert all(torch.equal(value, before[name]) for name, value in scr.state_dict().items())

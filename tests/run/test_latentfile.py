@@ -154,3 +154,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(OcilError, match="cannot be read"):
         read(tmp_path)
+
+
+def test_a_centroid_may_weigh_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "latents.safetensors"
+    file.write_bytes(dump(content(weights=np.array([1.0, 0.0, 1.0], np.float32))))
+    assert read(file).weights.tolist() == [1.0, 0.0, 1.0]

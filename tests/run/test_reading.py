@@ -211,3 +211,15 @@ def test_only_a_run_that_can_be_continued_is_said_to(tmp_path: Path) -> None:
         reading.read_record(tmp_path)
     assert "ocil resume" not in str(caught.value)
     assert "ocil run" in str(caught.value)
+
+
+def test_an_evaluation_before_the_first_step_is_one() -> None:
+    assert reading.evaluation_is_sound(EVALUATION | {"step": 0}, RECORD)
+    assert not reading.evaluation_is_sound(EVALUATION | {"step": -1}, RECORD)
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"), [(2**63 - 1, True), (2**63, False), (-(2**63), True), (-(2**63) - 1, False)]
+)
+def test_whole_numbers_have_64_bits(value: int, fits: bool) -> None:
+    assert reading._is(value, int) == fits

@@ -159,6 +159,18 @@ def test_the_commit_is_that_of_the_source_tree() -> None:
     assert isinstance(found["dirty"], bool)
 
 
+@pytest.mark.parametrize(("status", "dirty"), [("", False), (" M src/ocil/cli.py", True)])
+def test_git_tells_the_commit_and_whether_the_code_was_changed(
+    monkeypatch: pytest.MonkeyPatch, status: str, dirty: bool
+) -> None:
+    def answer(call: list[str], **_: Any) -> Any:
+        said = "ab12\n" if "rev-parse" in call else f"{status}\n"
+        return subprocess.CompletedProcess(call, 0, said)
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    assert records.source_state() == {"commit": "ab12", "dirty": dirty}
+
+
 def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert records.source_state() == {"commit": None, "dirty": None}

@@ -48,7 +48,7 @@ def read_idx(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:
     """Return uint8 (n, *item), 0 < n <= limit; nothing is allocated before the header fits."""
     with open_plain_or_gzip(path) as stream:
         shape = _read_shape(stream)
-        if shape[1:] != item or not shape:
+        if shape[1:] != item:
             raise Damage(f"its items have shape {shape[1:]}, expected {item}")
         if not 0 < shape[0] <= limit:
             raise Damage(f"its header announces {shape[0]} items, expected 1 to {limit}")
