@@ -18,7 +18,6 @@ import hashlib
 import importlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -50,14 +49,18 @@ def sources() -> list[str]:
 
 
 def random_faults(count: int, seed: int) -> list[Fault]:
-    """So many of all faults that can be made, each as likely, in order of their place."""
-    every = [fault for file in sources() for fault in faults_of(ROOT, file)]
-    draw, drawn = random.Random(seed), dict[int, Fault]()
-    while len(drawn) < count:
-        number = draw.randrange(len(every))
-        if not every[number].alike:
-            drawn[number] = every[number]
-    return sorted(drawn.values())
+    """So many of all faults that can be made, each as likely, in order of their place.
+
+    A fault is drawn by the hash of what it is, so that an edit elsewhere draws no others.
+    """
+    met: collections.Counter[tuple[str, str]] = collections.Counter()
+    ranked = []
+    for fault in (fault for file in sources() for fault in faults_of(ROOT, file)):
+        met[fault.file, fault.what] += 1
+        name = f"{seed} {fault.file} {fault.what} {met[fault.file, fault.what]}"
+        if not fault.alike:
+            ranked.append((hashlib.sha256(name.encode()).hexdigest(), fault))
+    return sorted(fault for _, fault in sorted(ranked)[:count])
 
 
 def chosen_faults() -> list[Fault]:
