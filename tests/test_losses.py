@@ -92,6 +92,16 @@ def test_a_class_without_centroids_takes_no_part(problem, form):
     assert z.grad.abs().sum() == 0
 
 
+def test_preservation_of_a_single_class_is_not_divided_by_more(problem):
+    z, y, mu, active = problem
+    z, y = z[:1], y[:1]  # one point of class 0
+    sums = {c: g_cen(z[0], c, mu, active) for c in (0, 2, 3)}
+    means = {c: total / int(active[c].sum()) for c, total in sums.items()}
+    for form, parts in ((losses.dynamic_preservation, sums), (losses.balanced_preservation, means)):
+        expected = -math.log(parts[0] / sum(parts.values()))
+        assert float(form(z, y, mu, active, TAU)) == pytest.approx(expected, rel=1e-10)
+
+
 def test_distillation_is_the_scaled_divergence():
     student, teacher = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])
     p, q = torch.softmax(student / 4, 1)[0], torch.softmax(teacher / 4, 1)[0]

@@ -154,6 +154,14 @@ def test_the_surest_answers_and_the_last_one_is_bic(learner: Make, batches: Batc
         torch.testing.assert_close(ac.scores(x, f"{prefix}corrected"), z[-1])
 
 
+def test_the_head_that_is_read_is_the_last_of_many_classifiers(learner: Make) -> None:
+    ac = learner("bic-ac", shape=(3, 32, 32), net="resnet18", width=2)
+    ac.meet(torch.tensor([2]))
+    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    found = ac.scores(x, "head")
+    torch.testing.assert_close(found, ac.model.eval()(x))
+
+
 def test_the_initial_weights_follow_the_generator_alone(learner: Make) -> None:
     options = {"shape": (3, 32, 32), "net": "resnet18", "width": 2}
     one = learner("bic-ac", **options)

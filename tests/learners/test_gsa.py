@@ -151,6 +151,14 @@ def test_new_images_never_push_older_logits_in_their_own_loss(gsa, batches: Batc
     assert torch.equal(one.model.head.weight.detach()[:2], old)
 
 
+def test_a_class_of_the_task_that_is_not_in_the_batch_competes_too(gsa, batches: Batches):
+    stream = batches(5)
+    one = fed(gsa(warmup=9, current=0), stream[:4])
+    lone = Batch(stream[4].x, torch.full((5,), 2), 4, 1)  # class 3 was in the batch before
+    wanted = by_hand(one, lone, [1.0] * 4)
+    assert float(one.learn(lone)["loss"]) == pytest.approx(wanted, rel=1e-4)
+
+
 def test_an_older_class_that_comes_back_competes(gsa, batches: Batches):
     stream = batches(4)
     one = fed(gsa(), stream[:3])

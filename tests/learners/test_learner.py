@@ -309,6 +309,22 @@ def test_a_state_taken_up_elsewhere_learns_the_same_bits(
     assert all(torch.equal(mine[k], theirs[k]) for k in mine)
 
 
+def test_a_teacher_whose_heads_know_different_classes_is_refused(
+    learner: Make, batches: Batches
+) -> None:
+    bic = learner("bic-ac")
+    for batch in batches(3):
+        bic.learn(batch)
+    bic.end_task(0, batch.x, batch.y)
+    bic.begin_task(1)
+    state = bic.state_dict()
+    learner("bic-ac").load_state_dict(state)
+    for name in ("weight", "bias"):
+        state[f"teacher.branches.0.head.{name}"] = state[f"teacher.branches.0.head.{name}"][:1]
+    with pytest.raises(ValueError, match="teacher knows other classes"):
+        learner("bic-ac").load_state_dict(state)
+
+
 def test_the_state_is_a_copy_of_nothing_that_scores_change(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     before = copy.deepcopy(er.state_dict())

@@ -187,6 +187,9 @@ HOSTILE: dict[str, Any] = {
     "a negative place": lambda s: s["place"].__setitem__(0, -1),
     "fewer seen than held": lambda s: s.update(seen=torch.tensor(3)),
     "rows of no items": lambda s: s.update({"column.z": torch.zeros(0, 10**6)}),
+    "lists in two dimensions": lambda s: s.update(
+        {k: s[k][:, None] for k in ("place", "column.y")}
+    ),
     "too many rows": lambda s: s.update({k: v.repeat(2) for k, v in s.items() if k == "place"}),
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from ocil.errors import OcilError
-from ocil.mixture import Mixtures, em
-from ocil.mixture.moments import Moments
+from ocil.mixture import Mixtures, MixtureSettings, em
+from ocil.mixture.moments import Moments, window_points
 
 
 def moments(mass: list[float], mean: list[float], var: list[float]) -> Moments:
@@ -62,3 +64,25 @@ def test_a_space_without_dimensions_is_refused() -> None:
     with pytest.raises(OcilError, match="is 0; give at least 1"):
         Mixtures(0)
     assert Mixtures(1).dim == 1
+
+
+@pytest.mark.parametrize("potential", [-9.0, -0.4, 0.4, 9.0])
+def test_a_weight_moves_by_at_most_a_factor_of_e_at_a_time(potential: float) -> None:
+    s = MixtureSettings(components=2, relax=1.0, potential_rate=0.5)
+    log_pi = torch.tensor([[0.3, 0.7]], dtype=torch.float64).log()
+    g = torch.tensor([[potential, 0.0]], dtype=torch.float64)
+    found = em.weights(torch.ones_like(log_pi), log_pi, g, s).exp()
+    first = 0.3 * math.exp({-9.0: 1.0, -0.4: 0.2, 0.4: -0.2, 9.0: -1.0}[potential])
+    assert found[0].tolist() == pytest.approx([first / (first + 0.7), 0.7 / (first + 0.7)])
+
+
+def test_a_stepwise_update_takes_the_rate_of_the_new_points() -> None:
+    z = torch.tensor([[[4.0], [6.0]]], dtype=torch.float64)  # mean 5, variance 1
+    points = window_points(z, torch.ones(1, 2, dtype=torch.bool), z.new_zeros(1, 1, 1))
+    one = z.new_ones(1, 1, 1)
+    mixture, old = (one, one, z.new_zeros(1, 1)), moments([1.0], [1.0], [3.0])
+    rate = z.new_full((1, 1), 0.25)
+    found = em.window_step(points, mixture, old, rate, z.new_ones(1), em.stepwise_em(components=1))
+    assert float(found.mu) == pytest.approx(0.75 * 1 + 0.25 * 5)
+    assert float(found.joined.mass) == pytest.approx(1)
+    assert float(found.joined.var) == pytest.approx(0.75 * (3 + 1**2) + 0.25 * (1 + 5**2) - 2**2)

@@ -152,6 +152,62 @@ def test_adam_by_hand_is_torch_adam_per_class() -> None:
     assert torch.allclose(values, torch.stack([t.detach() for t in theirs]), atol=1e-6)
 
 
+def placed(s: MixtureSettings) -> Mixtures:
+    """One class with two components of unequal weights and variances."""
+    mixtures = Mixtures(3, s, dtype=torch.float64)
+    mixtures.store.grow(1)
+    values = {
+        "mu": torch.tensor([[[0.0, 1, 2], [5, 4, 3]]]),
+        "var": torch.tensor([[[1.0, 2, 3], [30, 40, 50]]]),
+        "log_pi": torch.tensor([[0.25, 0.75]]).log(),
+    }
+    for name, value in values.items():
+        mixtures.store.put(name, torch.tensor([0]), value.double())
+    return mixtures
+
+
+def test_the_first_step_of_the_means_is_the_rate_in_units_of_the_rms_sigma() -> None:
+    mixtures, g = placed(replace(DUAL, objective="nll")), torch.Generator().manual_seed(0)
+    before = mixtures.mu.clone()
+    step = gradient.GradientStep(
+        mixtures.store, torch.tensor([0]), torch.tensor([0]), mixtures.settings
+    )
+    z = torch.randn(1, 9, 3, generator=g, dtype=torch.float64)
+    step.run(z, torch.ones(1, 9, dtype=torch.bool), torch.tensor(1e-6), g)
+    rms = math.sqrt(0.25 * (1 + 2 + 3) / 3 + 0.75 * (30 + 40 + 50) / 3)
+    # Adam's first step is the rate itself, whatever the gradient
+    wanted = torch.full_like(before, mixtures.settings.rate_mu * rms)
+    torch.testing.assert_close((mixtures.mu - before).abs(), wanted, rtol=1e-3, atol=0)
+
+
+def test_the_network_climbs_as_torch_adam_does_over_several_updates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mixtures, g = placed(DUAL), torch.Generator().manual_seed(0)
+    mixtures.store.put("phi.w2", torch.tensor([0]), torch.ones(1, 6, dtype=torch.float64))
+    theirs = [mixtures.store[name][:1].clone().requires_grad_() for name in gradient.NETWORK]
+    adam = torch.optim.Adam(theirs, lr=DUAL.rate_phi, betas=gradient.BETAS)
+    move, steps = gradient.GradientStep._move, []
+
+    def moved(self, names, values, grads, rates, count):
+        if names == gradient.NETWORK:
+            for p, grad in zip(theirs, grads, strict=True):
+                p.grad = grad.clone()
+            adam.step()
+            steps.append(1)
+        return move(self, names, values, grads, rates, count)
+
+    monkeypatch.setattr(gradient.GradientStep, "_move", moved)
+    z = torch.randn(1, 9, 3, generator=g, dtype=torch.float64)
+    for update in range(3):
+        rows, so_far = torch.tensor([0]), torch.tensor([update])
+        step = gradient.GradientStep(mixtures.store, rows, so_far, DUAL)
+        step.run(z, torch.ones(1, 9, dtype=torch.bool), torch.tensor(1e-6), g)
+    assert len(steps) == 3 * DUAL.potential_steps
+    for name, p in zip(gradient.NETWORK, theirs, strict=True):
+        torch.testing.assert_close(mixtures.store[name][:1], p.detach())
+
+
 @pytest.mark.parametrize("objective", ["dual", "debiased"])
 def test_a_class_with_one_point_is_left_alone(objective: str) -> None:
     settings = replace(DUAL, objective=objective)

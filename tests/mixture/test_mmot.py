@@ -204,3 +204,10 @@ def test_equal_points_do_not_break_it() -> None:
         mixtures.update(torch.ones(10, 5), torch.zeros(10, dtype=torch.long), g)
     assert bool(mixtures.mu.isfinite().all()) and bool((mixtures.var > 0).all())
     assert torch.allclose(mixtures.mu[0], torch.ones(3, 5), atol=1e-3)
+
+
+def test_a_first_batch_of_two_points_gives_their_spread_wherever_they_lie() -> None:
+    mixtures = Mixtures(2)
+    z = torch.tensor([[100.0, 200.0], [102.0, 204.0]])  # 1 and 2 from their mean
+    mixtures.update(z, torch.tensor([0, 1]), torch.Generator())
+    assert mixtures.base.tolist() == pytest.approx([2.5, 2.5])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ocil.mixture.sampling import draw, gumbel_softmax, sample_mixture
+from ocil.mixture.sampling import Noise, draw, draw_gumbel, gumbel_softmax, sample_mixture
 
 
 def mixture(dtype: torch.dtype = torch.float64):
@@ -67,3 +67,27 @@ def test_same_generator_same_sample() -> None:
         for _ in range(2)
     )
     assert torch.equal(first.points, second.points)
+
+
+def test_a_sample_is_the_mean_plus_the_deviation_times_the_noise() -> None:
+    mu, sigma, log_pi = mixture()
+    noise = draw((2, 5, 3), 4, torch.Generator().manual_seed(4), mu)
+    still = sample_mixture(mu, sigma, log_pi, Noise(noise.gumbel, 0 * noise.normal), 0.5, True)
+    found = sample_mixture(mu, sigma, log_pi, noise, 0.5, True)
+    for c in range(2):
+        for s, k in enumerate(found.labels[c].argmax(-1).tolist()):
+            torch.testing.assert_close(still.points[c, s], mu[c, k])
+            torch.testing.assert_close(
+                found.points[c, s], mu[c, k] + sigma[c, k] * noise.normal[c, s, k]
+            )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("drawn", [0.0, 1 - 2**-24])
+def test_gumbel_variables_are_finite_at_both_ends_of_the_uniform_ones(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, drawn: float
+) -> None:
+    monkeypatch.setattr(
+        torch, "rand", lambda shape, dtype, **_: torch.full(shape, drawn, dtype=dtype)
+    )
+    assert draw_gumbel((4,), torch.Generator(), torch.empty(0, dtype=dtype)).isfinite().all()

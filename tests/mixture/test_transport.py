@@ -149,3 +149,9 @@ def test_responsibilities_are_the_rows_of_the_plan(relax: float) -> None:
         assert torch.allclose(g, expected.g, atol=1e-9)
     if relax == 0.0:
         assert torch.allclose(resp, torch.softmax(log_b.unsqueeze(-1) - cost.mT, 1))
+
+
+def test_a_plan_with_too_much_in_a_column_is_scaled_down_to_its_marginals() -> None:
+    half = torch.tensor([0.5, 0.5])
+    found = tr._feasible(torch.tensor([[0.5, 0.0], [0.5, 0.0]]), half, half)
+    torch.testing.assert_close(found, torch.full((2, 2), 0.25))

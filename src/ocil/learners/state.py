@@ -40,7 +40,7 @@ def load_optimizer_state(
             _check(optimizer, p, saved)
             # The fused step reads moments in the layout of their parameter (channels last).
             optimizer.state[p] = {
-                k: torch.empty_like(p).copy_(v) if v.shape == p.shape else v.to(p.device)
+                k: torch.empty_like(p).copy_(v) if v.shape == p.shape else v.to(p.device, copy=True)
                 for k, v in saved.items()
             }
 
