@@ -36,7 +36,6 @@ SECONDS = 5.0  # of the processor
 HANGS = 30.0  # seconds by the clock after which a reader is lost
 MEGABYTES = 1024  # that one file may make a process grow
 BY_COMMAND = 5  # one in so many is read by its command
-COMMAND = "cd bench && python -m storms.files"
 
 
 class Row(NamedTuple):
@@ -229,15 +228,6 @@ def _peak() -> float:
     return 0.0
 
 
-def table(rows: list[Row], command: str) -> str:
-    """Rows of a Markdown table: storm, times, violations, slowest in seconds, command."""
-    return "\n".join(
-        f"| damaged {row.storm} | {row.times} | {len(row.violations)} | {row.slowest:.2f} "
-        f"| `{command}` |"
-        for row in rows
-    )
-
-
 def main(words: list[str]) -> int:
     if words[:1] == ["--child"]:
         _child(Path(words[1]), words[2], int(words[3]), int(words[4]))
@@ -245,10 +235,8 @@ def main(words: list[str]) -> int:
     times, only = int(words[0]) if words else 3000, words[1] if len(words) > 1 else ""
     folder = Path(words[2]) if len(words) > 2 else Path(tempfile.mkdtemp(prefix="storm-"))
     rows = mutated(times, folder, only)
-    print("| storm | times | violations | slowest (s) | command |\n|---|---:|---:|---:|---|")
-    print(table(rows, f"{COMMAND} {times}"))
-    for problem in (problem for row in rows for problem in row.violations):
-        print(f"- {problem}")
+    for row in rows:
+        print(f"{row.storm}: {row.times} files, slowest {row.slowest:.2f} s", *row.violations)
     print(f"Files that broke a reader: {folder / 'kept'}")
     return int(any(row.violations for row in rows))
 
