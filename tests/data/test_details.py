@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ocil import data
-from ocil.data import arrays, cache, command, entry, imagenet, own, pictures, tree
+from ocil.data import arrays, cache, command, entry, imagenet, images, own, pictures, tree
 from ocil.data.damage import Damage
 from ocil.data.dataset import finished
 from ocil.data.places import Found
@@ -162,3 +162,36 @@ def test_a_folder_may_have_every_part(tmp_path: Path) -> None:
     parts = own.read_own(tmp_path, None, "fail")
     assert sorted(set(parts["train"].labels)) == ["cat", "dog"]
     assert len(parts["test"].labels) == 2  # of several parts to test on the first
+
+
+@pytest.mark.parametrize("change", [{"shape": [4, 1]}, {"dtype": "<i4"}])
+def test_a_cached_array_is_of_the_noted_shape_and_type(tmp_path: Path, change: dict) -> None:
+    labels = np.arange(4)
+    np.save(tmp_path / "train_labels.npy", labels)
+    facts = {
+        "bytes": (tmp_path / "train_labels.npy").stat().st_size,
+        "shape": [4],
+        "dtype": labels.dtype.str,
+        "sha256": entry.array_sha256(labels),
+    }
+    assert entry._open_array(tmp_path, "train_labels", facts).tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="train_labels is"):
+        entry._open_array(tmp_path, "train_labels", facts | change)
+
+
+def test_pictures_are_in_order_of_their_class_first() -> None:
+    names = {"train/b/images/x.JPEG", "train/a/images/y.JPEG", "train/a/images/z.JPEG"}
+    found = imagenet._train_items(names, "", {"b": 0, "a": 1})
+    assert [label for _, label in found] == [0, 1, 1]
+    assert [name[-6:] for name, _ in found] == ["x.JPEG", "y.JPEG", "z.JPEG"]
+
+
+def test_rows_and_columns_of_a_picture_keep_their_places() -> None:
+    from PIL import Image
+
+    pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)  # (H, W, C)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    assert np.array_equal(
+        images.decode_image(stream.getvalue(), (3, 2, 3)), pixels.transpose(2, 0, 1)
+    )

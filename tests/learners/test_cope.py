@@ -125,3 +125,12 @@ def test_a_state_without_its_prototypes_is_refused(cope, batches: Batches):
         cope().load_state_dict(state | {"cope.prototypes": torch.zeros(1, 8)})
     with pytest.raises(KeyError):
         cope().load_state_dict({k: v for k, v in state.items() if k != "cope.met"})
+
+
+@pytest.mark.parametrize("name", ["cope.prototypes", "cope.met"])
+def test_a_state_with_a_class_too_few_is_refused(learner: Any, batches: Any, name: str) -> None:
+    one = learner("cope")
+    one.learn(batches(1)[0])
+    state = dict(one.state_dict())
+    with pytest.raises(ValueError, match="not one prototype for each of 2 classes"):
+        one.load_state_dict(state | {name: state[name][:1]})
