@@ -420,3 +420,13 @@ def test_what_has_no_mean_and_deviation_is_not_standardized(
 ) -> None:
     with pytest.raises(OcilError, match=f"of {data} .*cifar10.*--inputs unit"):
         learner("er", shape, data=data, inputs="standardized")
+
+
+def test_a_class_that_came_last_and_is_not_held_has_no_mean() -> None:
+    from ocil.learners.readouts import class_means, mean_centroids
+
+    z, y = torch.eye(3), torch.tensor([0, 1, 1])
+    means = class_means(z, y, 4)
+    assert means.shape == (4, 3)
+    assert bool(means[2:].isinf().all()) and bool(means[:2].isfinite().all())
+    assert mean_centroids(z, y, 4).classes.tolist() == [0, 1]

@@ -204,3 +204,18 @@ def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant(
         found - found[:, :1], expected - expected[:, :1], rtol=1e-3, atol=1e-2
     )
     assert (expected - expected[:, :1]).abs().max() > 1
+
+
+def test_the_euclidean_read_out_asks_the_closest_centroid():
+    session = checks.make(Otc, readout="euclidean", components=2, seed_points=4)
+    checks.feed(session, checks.TWO_TASKS, batches=6)
+    one, x = session.learner, checks.images([0, 1, 2, 3])
+    z = torch.nn.functional.normalize(one.features(one.latent, x), dim=1)
+    scores, mixtures = one.scores(x, "euclidean"), one.mixtures
+    assert bool((mixtures.active.sum(1) > 1).any())
+    for i, c in ((i, c) for i in range(4) for c in range(one.classes)):
+        gaps = [float((z[i] - mixtures.mu[c, k]).square().sum()) for k in range(2)]
+        wanted = min(
+            gap for gap, used in zip(gaps, mixtures.active[c].tolist(), strict=True) if used
+        )
+        assert float(scores[i, c]) == pytest.approx(-wanted, rel=1e-3, abs=1e-5)

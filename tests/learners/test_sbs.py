@@ -186,3 +186,12 @@ def test_shares_that_do_not_fit_are_refused(sbs: Callable[..., Sbs]) -> None:
         sbs(quick=0.6, slow=0.5)
     with pytest.raises(OcilError, match=r"quick is -0\.1"):
         sbs(quick=-0.1)
+
+
+@pytest.mark.parametrize(("tries", "ranked"), [(3, False), (4, True)])
+def test_a_speed_counts_from_enough_looks_on(
+    sbs: Callable[..., Sbs], tries: int, ranked: bool
+) -> None:
+    mine = filled(sbs(memory=10, enough=4), [0.0] * 5 + [float(tries)] * 5, [0] * 10, tries)
+    label = next(iter(mine.replay_memory.filled))
+    assert bool(mine.extremes([label], 0)[label]) == ranked

@@ -154,3 +154,15 @@ def test_without_replay_there_is_nothing_to_review(learner: Make, batches: Batch
     before = copy.deepcopy(scr.state_dict())
     scr.end_task(0, batch.x, batch.y)
     assert all(torch.equal(value, before[name]) for name, value in scr.state_dict().items())
+
+
+def test_a_review_makes_the_means_of_before_stale(learner: Make, batches: Batches) -> None:
+    scr = learner("scr", review=True, replay=4)
+    for batch in batches(3):
+        scr.learn(batch)
+    before = scr.scores(batch.x, "mean")
+    scr.end_task(0, batch.x, batch.y)
+    after = scr.scores(batch.x, "mean")
+    scr._means.clear()
+    assert torch.equal(after, scr.scores(batch.x, "mean"))
+    assert not torch.equal(after, before)

@@ -78,3 +78,9 @@ def test_members_come_from_their_class_and_an_absent_class_is_replaced() -> None
     assert set(slots[:40]) == {0, 3}
     assert set(slots[40:]) == {1, 2}
     assert set(feedback.members_of([1] * 40 + [7] * 40, members, labels, draw())) == {0, 1, 2, 3}
+
+
+def test_two_prototypes_are_a_pair_and_one_is_none() -> None:
+    two = feedback.close_pairs(torch.eye(2), 3, torch.Generator())
+    assert two.tolist() == [[0, 1]] * 3
+    assert feedback.close_pairs(torch.eye(2)[:1], 3, torch.Generator()).shape == (0, 2)

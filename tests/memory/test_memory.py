@@ -205,3 +205,12 @@ def test_a_state_that_is_not_sound_is_refused(change: Any) -> None:
 def test_a_state_of_a_larger_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="sizes"):
         Memory(10).load_state_dict(filled().state_dict(), classes=3)
+
+
+def test_a_class_without_images_is_not_drawn_from_after_loading() -> None:
+    memory = Memory(capacity=4)
+    memory.write([0, 1, 2], torch.zeros(3, 1, 2, 2), torch.tensor([0, 2, 2]))
+    again = Memory(capacity=4)
+    again.load_state_dict(memory.state_dict() | {"seen": torch.tensor(3)}, classes=3)
+    assert again.filled == memory.filled == [0, 2]
+    assert sorted(again.choose(3, torch.Generator(), "balanced")) == [0, 1, 2]
