@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -143,3 +144,10 @@ def test_a_saved_state_goes_on_to_the_same_bits() -> None:
     state, other = first.state_dict(), second.state_dict()
     assert list(state) == list(other) and same(state, other)
     assert not np.isnan(state["mu"].numpy()).any()
+
+
+def test_before_its_fit_a_class_is_one_gaussian_of_full_weight():
+    mixtures = FittedMixtures(2, MixtureSettings(components=3, objective="em"))
+    draw = torch.Generator().manual_seed(0)
+    mixtures.update(torch.randn(5, 2, generator=draw), torch.zeros(5, dtype=torch.long), draw)
+    assert mixtures.log_pi[0].tolist() == [0.0, -math.inf, -math.inf]
