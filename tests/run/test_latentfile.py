@@ -160,3 +160,10 @@ def test_a_centroid_may_weigh_nothing(tmp_path: Path) -> None:
     file = tmp_path / "latents.safetensors"
     file.write_bytes(dump(content(weights=np.array([1.0, 0.0, 1.0], np.float32))))
     assert read(file).weights.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_one_feature_is_enough(tmp_path: Path) -> None:
+    file, whole = tmp_path / "latents.safetensors", arrays()
+    one = {"features": whole["features"][:1], "labels": whole["labels"][:1]}
+    file.write_bytes(dump(content(**one)))
+    assert read(file).features.shape == (1, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -34,3 +35,14 @@ def test_freed_memory_is_used_again_and_not_fetched_anew():
     if usual < 100_000:
         pytest.skip("huge pages or another C library: there is nothing to save here")
     assert faults(True) < usual / 4
+
+
+def test_every_number_of_a_report_is_looked_at() -> None:
+    from ocil.learners import registry
+    from ocil.run.process import fault
+    from ocil.session import Session
+
+    session = Session("er", registry.get("er").settings_type(width=4), (1, 4, 4))
+    sound = {"loss": torch.tensor(1.0), "reverse": torch.tensor(2.0)}
+    assert fault(session, sound) == ""
+    assert fault(session, sound | {"reverse": torch.tensor(math.nan)}) == "the reverse became nan"

@@ -223,3 +223,9 @@ def test_an_evaluation_before_the_first_step_is_one() -> None:
 )
 def test_whole_numbers_have_64_bits(value: int, fits: bool) -> None:
     assert reading._is(value, int) == fits
+
+
+@pytest.mark.parametrize("schema", [0, -1])
+def test_a_schema_below_one_is_none(tmp_path: Path, schema: int) -> None:
+    with pytest.raises(OcilError, match="has no schema number"):
+        reading.read_record(write(tmp_path, RECORD | {"schema": schema}))
