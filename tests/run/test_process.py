@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 # 48 MB is more than glibc ever keeps by itself: each such block is 12 000 page faults.
 FAULTS = """
