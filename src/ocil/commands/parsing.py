@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import tyro
@@ -65,23 +64,6 @@ def _sentence(panel: str) -> str:
     return " ".join(message.split()).rstrip(".") + "." + hint
 
 
-def peek(words: Sequence[str], flag: str) -> str | None:
-    """Value of a flag before the real parser runs, which needs it to know its defaults.
-
-    Of one given twice the last counts, as for the parser.
-
-    >>> peek(["--data", "mnist", "--seed=3"], "data"), peek(["--seed=3", "--seed", "4"], "seed")
-    ('mnist', '4')
-    """
-    found = None
-    for i, word in enumerate(words):
-        if word == f"--{flag}" and i + 1 < len(words):
-            found = words[i + 1]
-        elif word.startswith(f"--{flag}="):
-            found = word.split("=", 1)[1]
-    return found
-
-
 def say(*things: Any) -> None:
     """Print rich renderables and lines of text, which are not read as markup."""
     console = screen()
@@ -98,7 +80,3 @@ def screen() -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = ENDLESS
     return console
-
-
-def optional_path(text: str | None) -> Path | None:
-    return Path(text) if text else None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import tyro
 
 from ocil.commands.flags import explain, read_flags
-from ocil.commands.parsing import parse, peek, say
+from ocil.commands.parsing import parse, say
 from ocil.data import SOURCES
 from ocil.data.own import OwnData, looks_own
 from ocil.data.sources import default_net
@@ -53,7 +53,7 @@ def run(words: list[str]) -> None:
             "`ocil run er --help` lists settings, `ocil run --like RECORD` repeats a run."
         )
         return
-    if peek(words, "like"):
+    if any(word.split("=")[0] == "--like" for word in words):
         repeat(words)
         return
     if not words or words[0].startswith("-"):
