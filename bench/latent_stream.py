@@ -102,13 +102,13 @@ def _look(session: Session, images: np.ndarray, labels: np.ndarray) -> Features:
     seen = np.isin(labels, session.labels.classes)
     y = torch.tensor(session.labels.encode(labels[seen].tolist()))
     x = torch.from_numpy(np.ascontiguousarray(images[seen]))
-    return F.normalize(learner.features(learner.latent, x), dim=1), y
+    return F.normalize(learner.encode(learner.latent, x), dim=1), y
 
 
 @torch.no_grad()
 def _memory(learner: Otc) -> Features:
-    x, y = learner.held()
-    return F.normalize(learner.features(learner.latent, x), dim=1), y
+    x, y = learner.memory_items()
+    return F.normalize(learner.encode(learner.latent, x), dim=1), y
 
 
 def drift(latents: Latents) -> float:

@@ -72,6 +72,11 @@ class Candidate:
         return timed(self.session, *noise(self.data, task, self.draw), task)
 
 
+def held(session: Session) -> int:
+    """Bytes beyond net and memory."""
+    return session.learner.nbytes - session.learner.memory.nbytes
+
+
 def measure(net: str, methods: list[str], rounds: int) -> dict[str, dict[str, float]]:
     """Costs by method, all measured in one run."""
     candidates = {name: Candidate(name, DATA[net]) for name in methods}
@@ -86,7 +91,7 @@ def measure(net: str, methods: list[str], rounds: int) -> dict[str, dict[str, fl
     return {
         name: {
             "images": statistics.mean(images[name]),
-            "bytes": candidates[name].session.learner.extra_bytes,
+            "bytes": held(candidates[name].session),
             "time": round(
                 statistics.median(t / e for t, e in zip(taken[name], base, strict=True)), 2
             ),

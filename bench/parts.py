@@ -29,7 +29,7 @@ from methods import DATA, Candidate
 
 from ocil import augment, nets
 from ocil.data import SOURCES
-from ocil.learners.learner import Learner, as_float
+from ocil.learners.replay import ReplayLearner, as_float
 from ocil.nets.heads import GrowingLinear
 
 CLASSES = 4  # what a candidate has met
@@ -93,7 +93,7 @@ class Watched:
 
 
 @contextmanager
-def watching(learner: Learner) -> Iterator[Watched]:
+def watching(learner: ReplayLearner) -> Iterator[Watched]:
     """Watches the learner's augmentation, nets, backward passes and optimiser."""
     seen, net = Watched(), type(learner.model.net)
     watched: list[tuple[Any, str, str, Callable[..., None]]] = [
@@ -124,7 +124,7 @@ class AllExits(torch.nn.Module):
 class BareLoop:
     """A net with a head and an optimiser, and nothing else."""
 
-    def __init__(self, learner: Learner, shape: tuple[int, ...], exits: bool = False) -> None:
+    def __init__(self, learner: ReplayLearner, shape: tuple[int, ...], exits: bool = False) -> None:
         self.draw, settings = torch.Generator().manual_seed(0), learner.settings
         self.net = nets.build(settings.net, shape, width=settings.width, generator=self.draw)
         if exits:
@@ -167,6 +167,7 @@ def measure(name: str, data: str, rounds: int, exits: bool = False) -> dict[str,
     """Median ratio to the bare loop, images a step and shares of the parts."""
     candidate = Candidate(name, data)
     learner = candidate.session.learner
+    assert isinstance(learner, ReplayLearner)
     bare = BareLoop(learner, SOURCES[data].shape, exits)
     ratios, shares = [], []
     images = kept = 0

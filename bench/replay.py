@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil.learners.er import ErSettings
+from ocil.learners.replay import ReplayLearner
 from ocil.session import Session
 from ocil.stream import Batch
 
@@ -28,7 +29,6 @@ def session(memory: int, ema: float = 0.995, shape=SHAPE, **changes) -> Session:
     made = Session("er", ErSettings(memory=memory, ema=ema, **changes), shape)
     draw = torch.Generator().manual_seed(0)
     store = made.learner.memory
-    assert store is not None
     made.learn(torch.zeros(10, *shape, dtype=torch.uint8), list(range(10)))
     for _ in range(memory // 500):
         x = torch.randint(256, (500, *shape), dtype=torch.uint8, generator=draw)
@@ -44,6 +44,7 @@ def timed(action, *given) -> float:
 
 def network_only(made: Session, x: torch.Tensor, y: torch.Tensor) -> None:
     learner = made.learner
+    assert isinstance(learner, ReplayLearner)
     loss = F.cross_entropy(learner.model(x), y)
     learner.optimizer.zero_grad(set_to_none=True)
     loss.backward()

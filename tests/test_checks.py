@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ocil import checks
+from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.er import Er
 
@@ -17,20 +18,19 @@ def test_registered_learners(method, check):
 
 
 class Idle(Er):
-    def learn(self, batch):
-        self.meet(batch.y)
+    def step(self, batch):
         return {}
 
 
 class Clairvoyant(Er):
-    def meet(self, y):
-        super().meet(torch.tensor([9]))
+    def grow(self, classes):
+        super().grow(10)
 
 
 class Altering(Er):
-    def learn(self, batch):
+    def step(self, batch):
         batch.x.zero_()
-        return super().learn(batch)
+        return super().step(batch)
 
 
 class GlobalNoise(Er):
@@ -55,31 +55,40 @@ class Uncounted(Er):
 
     batches, task = 0, None
 
-    def learn(self, batch):
+    def step(self, batch):
         self.task, self.batches = batch.task, self.batches + 1 if batch.task == self.task else 0
-        return super().learn(batch) if self.batches != 6 else {}
+        return super().step(batch) if self.batches != 6 else {}
+
+
+def read_otherwise(learner, name, change):
+    """The read-outs of a learner, with the scores of one changed."""
+    own = Er.readouts(learner)
+    return own | {name: own[name]._replace(scores=lambda f: change(own[name].scores(f)))}
 
 
 class Drifting(Er):
-    def read_head(self, model, features):
-        self.backbone_images += 1
-        return super().read_head(model, features)
+    def readouts(self):
+        def change(scores):
+            self.backbone_images += 1
+            return scores
+
+        return read_otherwise(self, "head", change)
 
 
 class LosingClasses(Er):
-    def read_head(self, model, features):
-        return super().read_head(model, features)[:, :2]
+    def readouts(self):
+        return read_otherwise(self, "ema-head", lambda scores: scores[:, :2])
 
 
 class NotANumber(Er):
-    def read_mean(self, model, features):
-        return super().read_mean(model, features) * torch.nan
+    def readouts(self):
+        return read_otherwise(self, "mean", lambda scores: scores * torch.nan)
 
 
 class Hoarder(Er):
-    def learn(self, batch):
+    def step(self, batch):
         self.memory.capacity += 1
-        return super().learn(batch)
+        return super().step(batch)
 
 
 @pytest.mark.parametrize(
@@ -107,3 +116,12 @@ def test_a_broken_learner_is_noticed(kind, check):
 
 def test_what_is_lost_within_a_task_only_is_seen_within_a_task_only():
     checks.state_round_trips(Uncounted)
+
+
+def test_a_method_written_the_old_way_is_told_what_to_change():
+    said = "rename learn to step and leave out the call of self.meet"
+    with pytest.raises(OcilError, match=said):
+
+        class Old(Er):
+            def learn(self, batch):
+                return {}

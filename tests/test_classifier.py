@@ -442,7 +442,7 @@ def test_many_classes_of_features_are_told_apart_and_no_head_grows() -> None:
     learner = model._session.learner
     assert learner.model.head.classes == 0
     assert learner.backbone_images == len(y)  # nothing is replayed
-    assert "head" not in learner.readouts
+    assert "head" not in learner.readouts()
 
 
 def test_columns_are_sorted_after_fit_and_in_order_of_arrival_after_partial_fit():

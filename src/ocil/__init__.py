@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ocil.classifier import Classifier, load
     from ocil.data import load as load_data
     from ocil.learners.learner import Learner
+    from ocil.learners.replay import ReplayLearner
     from ocil.run.loop import resume_run, start_run
     from ocil.session import Session
 
@@ -24,6 +25,7 @@ _WHERE = {
     "load": ("ocil.classifier", "load"),
     "load_data": ("ocil.data", "load"),
     "Learner": ("ocil.learners.learner", "Learner"),
+    "ReplayLearner": ("ocil.learners.replay", "ReplayLearner"),
     "Session": ("ocil.session", "Session"),
     "resume_run": ("ocil.run.loop", "resume_run"),
     "start_run": ("ocil.run.loop", "start_run"),
@@ -33,6 +35,7 @@ __all__ = [
     "Classifier",
     "Learner",
     "OcilError",
+    "ReplayLearner",
     "Session",
     "__version__",
     "load",

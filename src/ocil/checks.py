@@ -90,7 +90,7 @@ def never_sees_labels_in_advance(kind: Kind) -> None:
     session = make(kind)
     for known, labels in enumerate(([4, 4, 4], [4, 2, 4], [6, 2, 4]), start=1):
         session.learn(images(labels), labels, task=0)
-        for name in session.learner.readouts:
+        for name in session.learner.readouts():
             columns = session.learner.scores(images([0]), name).shape[1]
             assert columns == known, f"{name} of {kind.method}: {columns} columns, {known} classes"
 
@@ -169,7 +169,7 @@ def scores_change_nothing(kind: Kind) -> None:
     feed(session, TWO_TASKS)
     before = session.state().sha256()
     x = images([0, 1, 2, 3])
-    for name in session.learner.readouts:
+    for name in session.learner.readouts():
         first = session.learner.scores(x, name)
         assert torch.equal(first, session.learner.scores(x, name)), f"{name} differs when repeated"
         assert not first.isnan().any(), f"{name} of {kind.method} gives NaN"
@@ -187,7 +187,7 @@ def a_class_that_never_comes_back(kind: Kind) -> None:
     session = make(kind)
     session.learn(images([7]), [7], task=0)
     feed(session, ((0, 1), (2, 3), (4, 5)), batches=20)
-    for name in session.learner.readouts:
+    for name in session.learner.readouts():
         scores = session.learner.scores(images([7, 0]), name)
         assert scores.shape == (2, 7), f"{name} of {kind.method} lost a class"
         assert not scores.isnan().any(), f"{name} of {kind.method} gives NaN for an absent class"
@@ -199,7 +199,6 @@ def memory_smaller_than_the_replay_batch(kind: Kind) -> None:
     session = make(kind, memory=3, replay=64)
     feed(session, TWO_TASKS)
     memory = session.learner.memory
-    assert memory is not None
     assert len(memory) <= 3, f"{kind.method} keeps {len(memory)} images in a memory of 3"
 
 

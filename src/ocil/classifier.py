@@ -18,7 +18,7 @@ from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names, not_fitted
 from ocil.files import write_atomic, writing
 from ocil.learners import registry
-from ocil.learners.learner import as_float, evaluating
+from ocil.learners.replay import as_float, evaluating
 from ocil.nets.foreign import Foreign, offering
 from ocil.restore import note_of, restored
 from ocil.run.process import fault, interrupts_between_steps
@@ -241,8 +241,8 @@ class Classifier(Estimator):
         x = torch.from_numpy(samples.items(X, self._channels or self.channels, self._form))
         self._checked_names(X)
         learner = session.learner
-        if readout is not None and readout not in learner.readouts:
-            raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts)}.")
+        if readout is not None and readout not in learner.readouts():
+            raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
         size = max(1, min(500, ROOM // (8 * learner.classes)))
         return torch.cat([learner.scores(part, readout).cpu() for part in x.split(size)]).numpy()
 

@@ -17,7 +17,7 @@ from ocil.errors import OcilError
 from ocil.labels import LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
-from ocil.learners.state import below
+from ocil.learners.parts import strip_prefix
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -128,14 +128,15 @@ class Session:
         self.labels, self.step = LabelMap(), step
         if self.labels.encode(labels) != list(range(len(labels))):
             raise ValueError("a label occurs twice")
-        self.learner.load_state_dict(below(state.tensors, "learner."))
-        for purpose, saved in below(state.tensors, "generator.").items():
+        self.learner.load_state_dict(strip_prefix(state.tensors, "learner."))
+        for purpose, saved in strip_prefix(state.tensors, "generator.").items():
             self.generators[purpose].set_state(saved)
         if self.learner.classes != len(labels):
             raise ValueError(f"it has {self.learner.classes} classes and {len(labels)} labels")
-        held = {} if self.learner.memory is None else self.learner.memory.columns
-        if "x" in held and tuple(held["x"].shape[1:]) != self.shape:
-            raise ValueError(f"the memory holds items of {tuple(held['x'].shape[1:])}")
+        for name, part in self.learner.parts.items():
+            x = getattr(part, "columns", {}).get("x") if part.holds_samples else None
+            if x is not None and tuple(x.shape[1:]) != self.shape:
+                raise ValueError(f"{name} holds items of {tuple(x.shape[1:])}")
         self._compare(state.tensors)
 
     def _compare(self, given: dict[str, torch.Tensor]) -> None:

@@ -88,7 +88,7 @@ def test_the_replayed_are_the_candidates_of_largest_score(
     old = mine.adversaries(batch)
     x, x_stream, x_own = seen[0]
     assert len(x) == 8 and len(x_own) == 8
-    slots = zip(mine.replay_memory.columns["x"], mine.replay_memory.labels, strict=True)
+    slots = zip(mine.memory.columns["x"], mine.memory.labels, strict=True)
     held = {bytes(image.numpy()): c for image, c in slots}
     label = lambda images: [held[bytes(i.numpy())] for i in images]  # noqa: E731
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_candidates_and_points_of_the_memory_are_disjoint_and_balanced(
     for x, _, x_own in seen:
         images = [bytes(i.numpy()) for i in (*x, *x_own)]
         assert len(set(images)) == len(images) == 8
-        slots = zip(mine.replay_memory.columns["x"], mine.replay_memory.labels, strict=True)
+        slots = zip(mine.memory.columns["x"], mine.memory.labels, strict=True)
         held = {bytes(image.numpy()): c for image, c in slots}
         spread = Counter(held[bytes(i.numpy())] for i in x)
         assert max(spread.values()) - min(spread.values()) <= 1
@@ -125,8 +125,8 @@ def test_those_in_the_way_of_the_stream_come_first(aser: Callable[..., Aser]) ->
     mine = aser(memory=40, candidates=20, replay=2, shape=(4,), net="identity", score="adversarial")
     where = torch.cat([torch.zeros(12), torch.ones(8), torch.full((20,), 0.6)])
     noise = 0.01 * torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-    mine.meet(torch.tensor([0, 1]))
-    mine.replay_memory.write(range(40), where[:, None] + noise, torch.tensor([0] * 20 + [1] * 20))
+    mine.add_classes(torch.tensor([0, 1]))
+    mine.memory.write(range(40), where[:, None] + noise, torch.tensor([0] * 20 + [1] * 20))
     for _ in range(10):
         old = mine.adversaries(Batch(torch.ones(5, 4), torch.ones(5, dtype=torch.int64)))
         assert old["y"].tolist() == [0, 0]
@@ -142,14 +142,14 @@ def test_who_stays_by_hand(
     seen = spied(mine, monkeypatch)
     found = mine.contest(batch.x, batch.y)
     x_judge, x_rival, x_new = seen[0]
-    slot_of = {bytes(i.numpy()): s for s, i in enumerate(mine.replay_memory.columns["x"])}
+    slot_of = {bytes(i.numpy()): s for s, i in enumerate(mine.memory.columns["x"])}
     judges = [slot_of[bytes(i.numpy())] for i in x_judge]
     rivals = [slot_of[bytes(i.numpy())] for i in x_rival]
     assert not set(judges) & set(rivals)
     assert len(judges) == len(rivals) == 6
     with torch.no_grad():
         zj, zr, zn = (mine.model.net(p.float() / 255) for p in (x_judge, x_rival, x_new))
-    label = mine.replay_memory.labels
+    label = mine.memory.labels
     new = batch.y.tolist()
     points = torch.cat([zj, zn[[1, 3]]]), [label[s] for s in judges] + [new[1], new[3]]
     candidates = torch.cat([zr, zn]), [label[s] for s in rivals] + new
@@ -162,9 +162,9 @@ def test_who_stays_by_hand(
 
 def test_rare_items_are_those_below_a_random_share(aser: Callable[..., Aser]) -> None:
     mine = aser(memory=20, shape=(4,), net="identity")
-    mine.meet(torch.tensor([0, 1, 2, 3]))
+    mine.add_classes(torch.tensor([0, 1, 2, 3]))
     labels = [0] * 15 + [1] * 2 + [2] * 3
-    mine.replay_memory.write(range(20), torch.zeros(20, 4), torch.tensor(labels))
+    mine.memory.write(range(20), torch.zeros(20, 4), torch.tensor(labels))
     runs, counts = 4000, Counter[int]()
     for _ in range(runs):
         counts.update(mine.rare([0, 1, 2, 3]))
@@ -202,7 +202,7 @@ def test_what_is_left_of_a_batch_when_the_memory_fills_has_to_win(
     first, second = batches(2)
     mine.learn(first)
     mine.learn(second)
-    assert len(mine.replay_memory) == 8 and mine.replay_memory.seen == 10
+    assert len(mine.memory) == 8 and mine.memory.seen == 10
     assert len(offered) == 1 and torch.equal(offered[0], second.x[3:])
 
 
@@ -214,7 +214,7 @@ def test_a_reservoir_may_keep_the_memory(
     for batch in batches(6):
         mine.learn(batch)
         er.learn(batch)
-    assert torch.equal(mine.replay_memory.columns["x"], er.replay_memory.columns["x"])
+    assert torch.equal(mine.memory.columns["x"], er.memory.columns["x"])
     assert mine.backbone_images == 30  # no contest
 
 
@@ -222,7 +222,7 @@ def test_a_memory_of_one(aser: Callable[..., Aser], batches: Batches) -> None:
     mine = aser(memory=1)
     for batch in batches(6):
         mine.learn(batch)
-    assert len(mine.replay_memory) == 1
+    assert len(mine.memory) == 1
 
 
 def test_scoring_leaves_no_gradient_and_no_trace_in_the_net(
@@ -252,7 +252,7 @@ def test_the_reference_draws_for_every_class(aser: Callable[..., Aser], batches:
     mine = aser(memory=40, per_class=2)
     for batch in batches(9):
         mine.learn(batch)
-    assert mine.drawn == 2 * len(mine.replay_memory.filled)
+    assert mine.drawn == 2 * len(mine.memory.filled)
 
 
 def test_those_who_may_leave_are_as_many_from_the_first_task_on(
@@ -262,7 +262,7 @@ def test_those_who_may_leave_are_as_many_from_the_first_task_on(
     batch = taught(mine, batches(6))
     seen = spied(mine, monkeypatch)
     mine.learn(batch)
-    judges = 2 * len(mine.replay_memory.filled)
+    judges = 2 * len(mine.memory.filled)
     sizes = [[len(part) for part in parts] for parts in seen]
     assert sizes == [[judges, 5, judges], [judges, 9, 5]]  # D, stream, C; E, D', stream
 

@@ -32,7 +32,7 @@ def taught(learner: Make, batches: Batches, count: int = 8, **changes: Any) -> B
 
 def loss_by_hand(bic: Bic, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Image by image and class by class, with the cross-entropy form of the distillation."""
-    s, old, bias = bic.bic, bic.old, bic.bias["live"][:, 0]
+    s, old, bias = bic.settings, bic.old, bic.bias["live"][:, 0]
     assert bic.teacher is not None
     z, wanted = bic.model(x), bic.teacher(x)
     total = torch.zeros(())
@@ -66,7 +66,7 @@ def test_the_loss_image_by_image(learner: Make, batches: Batches, weighting: str
 def test_without_a_task_before_it_is_cross_entropy(learner: Make, batches: Batches) -> None:
     bic, first = learner("bic"), batches(1)[0]
     bic.begin_task(0)
-    bic.meet(first.y)
+    bic.add_classes(first.y)
     x = first.x.float() / 255
     wanted = F.cross_entropy(bic.model(x), first.y)
     torch.testing.assert_close(bic.loss(x, first.y, torch.ones(1)), wanted)
@@ -88,8 +88,8 @@ def test_student_and_teacher_see_the_same_views(learner: Make, batches: Batches)
     bic = taught(learner, batches, 6, augment="affine")
     bic.begin_task(2)
     seen: list[torch.Tensor] = []
-    outputs = bic.outputs
-    bic.outputs = lambda model, x: seen.append(x) or outputs(model, x)  # type: ignore
+    outputs = bic.forward_features
+    bic.forward_features = lambda model, x: seen.append(x) or outputs(model, x)  # type: ignore
     bic.learn(batches(7)[6])
     assert len(seen) == 2
     assert torch.equal(seen[0], seen[1])
@@ -209,7 +209,7 @@ def test_a_task_without_new_classes_still_learns_labels(learner: Make, batches: 
     bic = taught(learner, batches, 3, weighting="convex")
     bic.begin_task(1)
     batch = batches(1)[0]
-    bic.meet(batch.y)
+    bic.add_classes(batch.y)
     x = batch.x.float() / 255
     wrong = bic.loss(x, 1 - batch.y, torch.ones(1))
     assert wrong != bic.loss(x, batch.y, torch.ones(1))
@@ -246,11 +246,11 @@ def test_a_state_that_does_not_fit_is_refused(learner: Make, batches: Batches) -
 
 def test_bytes_of_teacher_pairs_and_held_images_count(learner: Make, batches: Batches) -> None:
     bic = taught(learner, batches, 3, memory=60, ema=0.0)
-    before = bic.extra_bytes
+    before = bic.nbytes - bic.memory.nbytes
     assert before == 6 * (16 + 8) + 2 * 2 * 4  # held images with labels, and two pairs
     bic.begin_task(1)
     weights = sum(p.numel() for p in bic.model.parameters())
-    assert bic.extra_bytes == before + 4 * weights
+    assert bic.nbytes - bic.memory.nbytes == before + 4 * weights
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ def test_a_classifier_behind_each_inner_layer(
     assert [branch.head.features for branch in branched(ac).branches] == sizes  # type: ignore
     assert ac.classifiers == len(sizes) + 1
     x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
-    ac.meet(torch.tensor([2]))
+    ac.add_classes(torch.tensor([2]))
     ac.model.eval()
-    z = ac.classified(ac.model, ac.outputs(ac.model, x))
+    z = ac.classified(ac.model, ac.forward_features(ac.model, x))
     assert z.shape == (ac.classifiers, 4, 3)
     torch.testing.assert_close(z[-1], ac.model(x))
 
@@ -74,10 +74,10 @@ def test_a_branch_pools_its_map_by_maximum_and_mean() -> None:
 def test_each_classifier_reads_its_own_layer(learner: Make, batches: Batches) -> None:
     ac = learner("bic-ac")
     batch = batches(1)[0]
-    ac.meet(batch.y)
+    ac.add_classes(batch.y)
     x = batch.x.float() / 255
     first, second = ac.model.net.forward_stages(x)  # type: ignore
-    z = ac.classified(ac.model, ac.outputs(ac.model, x))
+    z = ac.classified(ac.model, ac.forward_features(ac.model, x))
     torch.testing.assert_close(z[0], branched(ac).branches[0].head(first))  # type: ignore
     torch.testing.assert_close(z[1], ac.model.head(second))
 
@@ -85,7 +85,7 @@ def test_each_classifier_reads_its_own_layer(learner: Make, batches: Batches) ->
 def test_gradients_reach_the_net_below_a_branch_and_nothing_above(learner: Make) -> None:
     ac = learner("bic-ac", shape=(3, 32, 32), net="resnet18", width=2)
     y = torch.tensor([0, 1, 1, 0])
-    ac.meet(y)
+    ac.add_classes(y)
     x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     for i in range(ac.classifiers):
         ac.model.zero_grad()
@@ -112,8 +112,8 @@ def test_the_loss_is_the_weighted_sum_over_classifiers(learner: Make, batches: B
     draw = torch.Generator().manual_seed(0)
     x, y = torch.rand(8, 1, 4, 4, generator=draw), torch.arange(8) % 6
     assert ac.teacher is not None
-    z = ac.classified(ac.model, ac.outputs(ac.model, x))
-    wanted = ac.classified(ac.teacher, ac.outputs(ac.teacher, x))
+    z = ac.classified(ac.model, ac.forward_features(ac.model, x))
+    wanted = ac.classified(ac.teacher, ac.forward_features(ac.teacher, x))
     total = torch.zeros(())
     for i, w in enumerate((0.25, 2.0)):
         alpha, beta = ac.bias["live"][:, i]
@@ -145,8 +145,8 @@ def test_the_surest_answers_and_the_last_one_is_bic(learner: Make, batches: Batc
     assert ac.readout == "ema-confident"
     x = batches(4)[3].x
     assert ac.average is not None
-    for prefix, model in (("", ac.model), ("ema-", ac.average.model)):
-        z = ac.all_corrected(model, ac.features(model, x))
+    for prefix, space in (("", "live"), ("ema-", "average")):
+        z = ac.corrected(ac.features(x), space)
         found = ac.scores(x, f"{prefix}confident")
         for n in range(len(x)):
             p = z[:, n].softmax(1)
@@ -156,7 +156,7 @@ def test_the_surest_answers_and_the_last_one_is_bic(learner: Make, batches: Batc
 
 def test_the_head_that_is_read_is_the_last_of_many_classifiers(learner: Make) -> None:
     ac = learner("bic-ac", shape=(3, 32, 32), net="resnet18", width=2)
-    ac.meet(torch.tensor([2]))
+    ac.add_classes(torch.tensor([2]))
     x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     found = ac.scores(x, "head")
     torch.testing.assert_close(found, ac.model.eval()(x))
@@ -168,7 +168,7 @@ def test_the_initial_weights_follow_the_generator_alone(learner: Make) -> None:
     torch.rand(5)
     two, other = learner("bic-ac", **options), learner("bic-ac", seed=4, **options)
     for ac in (one, two, other):
-        ac.meet(torch.tensor([2]))
+        ac.add_classes(torch.tensor([2]))
     weights = [torch.cat([p.flatten() for p in ac.model.parameters()]) for ac in (one, two, other)]
     assert torch.equal(weights[0], weights[1])
     mixes = [branched(ac).branches[0].mix for ac in (one, other)]

@@ -33,9 +33,9 @@ def fed(cope: Cope, stream: list[Batch]) -> Cope:
 def test_prototypes_start_as_positive_unit_vectors(cope, batches: Batches):
     one = cope(inertia=1.0)
     fed(one, batches(4))
-    assert one.prototypes.shape == (4, 8)
-    assert (one.prototypes >= 0).all()
-    torch.testing.assert_close(one.prototypes.norm(dim=1), torch.ones(4))
+    assert one.evolution.prototypes.shape == (4, 8)
+    assert (one.evolution.prototypes >= 0).all()
+    torch.testing.assert_close(one.evolution.prototypes.norm(dim=1), torch.ones(4))
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -46,9 +46,12 @@ def test_prototypes_move_by_the_embeddings_from_before_the_step(cope, batches: B
     one.learn(first)
     assert one.memory is not None
     held = one.memory.columns["x"][:5].float() / 255
-    before, models = one.prototypes.clone(), []
-    descend = one.descend
-    one.descend = lambda loss: (models.append(copy.deepcopy(one.model)), descend(loss))[1]
+    before, models = one.evolution.prototypes.clone(), []
+    optimizer_step = one.optimizer_step
+    one.optimizer_step = lambda loss: (
+        models.append(copy.deepcopy(one.model)),
+        optimizer_step(loss),
+    )[1]
     one.learn(second)
     assert len(models) == steps
     for c in (0, 1):
@@ -56,15 +59,15 @@ def test_prototypes_move_by_the_embeddings_from_before_the_step(cope, batches: B
         own = models[-1](second.x.float() / 255)
         seen += [z for z, y in zip(own, second.y, strict=True) if y == c]
         wanted = 0.8 * before[c] + 0.2 * torch.stack(seen).mean(0).detach()
-        torch.testing.assert_close(one.prototypes[c], wanted)
-        assert one.prototypes[c].norm() < 1  # not brought back to unit length
+        torch.testing.assert_close(one.evolution.prototypes[c], wanted)
+        assert one.evolution.prototypes[c].norm() < 1  # not brought back to unit length
 
 
 def test_a_class_not_in_the_step_keeps_its_prototype(cope, batches: Batches):
     one = fed(cope(replay=0), batches(3))
-    before = one.prototypes.clone()
+    before = one.evolution.prototypes.clone()
     one.learn(batches(4)[3])  # classes 2 and 3
-    assert torch.equal(one.prototypes[:2], before)
+    assert torch.equal(one.evolution.prototypes[:2], before)
 
 
 def test_the_loss_is_the_proxy_loss_of_replay_and_stream(cope, batches: Batches):
@@ -73,7 +76,7 @@ def test_the_loss_is_the_proxy_loss_of_replay_and_stream(cope, batches: Batches)
     one.learn(first)
     z = copy.deepcopy(one.model)(torch.cat([first.x, second.x]).float() / 255)
     y = torch.cat([first.y, second.y])
-    wanted = losses.pseudo_prototypical_proxy(z, y, one.prototypes, 0.3, 0.5).detach()
+    wanted = losses.pseudo_prototypical_proxy(z, y, one.evolution.prototypes, 0.3, 0.5).detach()
     torch.testing.assert_close(one.learn(second)["loss"], wanted)
     assert one.backbone_images == 5 + 10
 
@@ -84,7 +87,7 @@ def test_one_class_alone_moves_only_its_prototype(cope, batches: Batches):
     batch = batches(1)[0]
     assert one.learn(Batch(batch.x, torch.zeros(5, dtype=torch.int64))) == {}
     assert all(torch.equal(v, before[k]) for k, v in one.model.state_dict().items())
-    assert one.prototypes[0].norm() < 1
+    assert one.evolution.prototypes[0].norm() < 1
 
 
 def test_the_most_similar_prototype_decides(cope, batches: Batches):
@@ -93,9 +96,9 @@ def test_the_most_similar_prototype_decides(cope, batches: Batches):
     assert one.average is not None
     for name, model in (("prototype", one.model), ("ema-prototype", one.average.model)):
         z = model(x.float() / 255).detach()
-        torch.testing.assert_close(one.scores(x, name), z @ one.prototypes.T)
+        torch.testing.assert_close(one.scores(x, name), z @ one.evolution.prototypes.T)
     assert one.readout == "ema-prototype"
-    assert "head" not in one.readouts
+    assert "head" not in one.readouts()
 
 
 def test_the_memory_is_shared_equally(cope, batches: Batches):

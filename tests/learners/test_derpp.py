@@ -111,7 +111,7 @@ def test_the_step_written_out_by_hand(learner: Make, batches: Batches, changes: 
 def test_logits_are_those_of_before_the_first_step(learner: Make, batches: Batches) -> None:
     ours = learner("derpp", steps=3)
     first = batches(1)[0]
-    ours.meet(first.y)
+    ours.add_classes(first.y)
     with torch.no_grad():
         wanted = ours.model(first.x.float() / 255)
     ours.learn(first)

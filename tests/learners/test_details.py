@@ -11,7 +11,8 @@ import torch
 
 from ocil import checks
 from ocil.learners import registry
-from ocil.learners.learner import Learner, as_float
+from ocil.learners.learner import Learner
+from ocil.learners.replay import as_float
 from ocil.stream import Batch
 
 Make = Callable[..., Learner]
@@ -27,7 +28,7 @@ def test_an_image_is_offered_in_the_first_epoch_or_in_each(
     offered = []
     for epoch in range(2):
         made.learn(replace(batches(1)[0], epoch=epoch, epochs=2))
-        offered.append(made.replay_memory.seen)
+        offered.append(made.memory.seen)
     assert offered == [5, 10 if reoffer else 5]
 
 
@@ -56,7 +57,7 @@ def test_moses_own_part_is_what_the_replay_leaves_beside_the_stream(
         mose: Any = learner("mose", replay=replay)
         for batch in batches(4):
             mose.learn(batch)
-        (_, y), (_, old) = mose.parts(batches(5)[4])
+        (_, y), (_, old) = mose.divide(batches(5)[4])
         assert len(y) == 5 + drawn
         assert set(y.tolist()) == {2, 3}
         fresh = replay * 2 // 4
@@ -70,8 +71,8 @@ def test_the_deepest_expert_of_mose_is_the_student(learner: Make, batches: Batch
     seen: list[torch.Tensor] = []
     mose.model.adapt.register_forward_hook(lambda _, given, out: seen.append(given[0].detach()))
     batch = batches(1, shape)[0]
-    mose.meet(batch.y)
-    mose.current = [0, 1]
+    mose.add_classes(batch.y)
+    mose.progress.current = [0, 1]
     part = (as_float(batch.x), batch.y)
     mose.loss(part, (part[0][:0], part[1][:0]), {})
     stages = mose.model.stages(part[0])
@@ -86,7 +87,8 @@ def test_otc_counts_the_bytes_of_average_mixtures_and_covariance() -> None:
     held = {k: v for k, v in learner.state_dict().items() if k.startswith(("mixtures", "average"))}
     held["covariance"] = learner.pooled.covariance
     del held["average.updates"]
-    assert learner.extra_bytes == sum(t.numel() * t.element_size() for t in held.values())
+    extra = learner.nbytes - learner.memory.nbytes
+    assert extra == sum(t.numel() * t.element_size() for t in held.values())
 
 
 def test_the_read_out_of_otc_depends_on_whether_a_net_is_trained() -> None:
@@ -117,6 +119,6 @@ def test_mose_takes_batches_without_a_task_for_a_task_of_their_own(
     first = batches(4)
     mose.learn(replace(first[0], task=1))
     mose.learn(replace(first[3], task=None))
-    assert mose.current == [2, 3]
+    assert mose.progress.current == [2, 3]
     mose.learn(replace(first[0], task=None))
-    assert mose.current == [0, 1, 2, 3]
+    assert mose.progress.current == [0, 1, 2, 3]

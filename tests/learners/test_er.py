@@ -185,8 +185,8 @@ def test_finetune_is_the_step_without_a_memory(learner: Make, batches: Batches) 
     floor, er = learner("finetune"), learner(replay=0)
     for batch in batches(4):
         assert torch.equal(floor.learn(batch)["loss"], er.learn(batch)["loss"])
-    assert floor.memory is None
-    assert floor.readouts == ["head", "ema-head"]
+    assert not floor.memory.capacity and "memory" not in floor.parts
+    assert list(floor.readouts()) == ["head", "ema-head"]
 
 
 def test_finetune_refuses_a_memory(learner: Make) -> None:

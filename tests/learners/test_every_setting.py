@@ -90,7 +90,7 @@ def outcome(method: str, given: tuple[tuple[str, Any], ...]) -> str:
     session = checks.make(registry.get(method), **dict(given))
     learn(session)
     learner, digest = session.learner, hashlib.sha256()
-    found = {name: learner.scores(checks.images([3, 0]), name) for name in learner.readouts}
+    found = {name: learner.scores(checks.images([3, 0]), name) for name in learner.readouts()}
     for name, value in sorted((learner.state_dict() | found).items()):
         digest.update(f"{name}{tuple(value.shape)}".encode())
         digest.update(value.detach().double().contiguous().numpy().tobytes())

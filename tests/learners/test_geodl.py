@@ -56,7 +56,7 @@ def test_a_step_is_entropy_and_distillation(learner: Make, batches: Batches, for
 
 def test_distillation_grows_with_the_share_of_old_classes(learner: Make) -> None:
     geodl: Any = learner("geodl", distill=4.0)
-    geodl.meet(torch.tensor([9]))
+    geodl.add_classes(torch.tensor([9]))
     assert geodl.strength(8) == pytest.approx(4 * math.sqrt(8 / 2))
     assert geodl.strength(10) == pytest.approx(4 * math.sqrt(10))  # no new class, yet finite
 
@@ -82,8 +82,8 @@ def test_images_through_the_net_are_counted(learner: Make, batches: Batches) -> 
 def test_new_classes_start_as_the_mean_direction(learner: Make, batches: Batches) -> None:
     geodl, stream = after_one_task(learner, batches)
     batch = stream[0]
-    geodl.meet(batch.y)
-    z = F.normalize(geodl.features(geodl.model, batch.x), dim=1)
+    geodl.add_classes(batch.y)
+    z = F.normalize(geodl.encode(geodl.model, batch.x), dim=1)
     old = geodl.model.head.weight[:2].detach().clone()
     geodl.imprint(batch, 2)
     for model in (geodl.model, geodl.average.model):
@@ -140,7 +140,7 @@ def test_distillation_holds_the_features(learner: Make, batches: Batches) -> Non
         for batch in stream[:3] * 5:
             geodl.learn(batch)
         x = torch.cat([b.x for b in stream[:3]])
-        z, past = geodl.features(geodl.model, x), geodl.features(geodl.teacher, x)
+        z, past = geodl.encode(geodl.model, x), geodl.encode(geodl.teacher, x)
         moved.append(float((1 - F.cosine_similarity(z, past)).mean().detach()))
     assert moved[1] < 0.5 * moved[0]
 
@@ -151,7 +151,7 @@ def test_herding_chooses_and_old_classes_give_up_those_chosen_last(
     geodl, stream = after_one_task(learner, batches, memory=8)
     first = torch.cat([b.x for b in batches(3)])
     y = torch.cat([b.y for b in batches(3)])
-    z = F.normalize(geodl.features(geodl.model, first), dim=1)  # as at the end of task 0
+    z = F.normalize(geodl.encode(geodl.model, first), dim=1)  # as at the end of task 0
     ranked = [first[y == c][exemplars.herding(z[y == c], 4)] for c in (0, 1)]
     assert kept(geodl, 0) == {image(v) for v in ranked[0]}
     for task in (1, 2):
@@ -235,7 +235,7 @@ def test_the_reference_runs() -> None:
     session = checks.make(Geodl, **(Geodl.presets["reference"] | {"epochs": 1}))
     checks.feed(session, checks.TWO_TASKS)
     assert session.learner.readout == "head"
-    for name in session.learner.readouts:
+    for name in session.learner.readouts():
         assert session.learner.scores(checks.images([0, 1]), name).isfinite().all()
 
 
@@ -246,7 +246,7 @@ def test_lambda_counts_all_classes_of_the_task_from_its_first_batch(
     wanted = {"seen": 4 * math.sqrt(8 / 2), "task": 4 * math.sqrt(8 / 5)}
     for adaptive, strength in wanted.items():
         geodl: Any = learner("geodl", distill=4.0, classes_per_task=5, adaptive=adaptive)
-        geodl.meet(torch.tensor([9]))  # two of the five classes have come
+        geodl.add_classes(torch.tensor([9]))  # two of the five classes have come
         assert geodl.strength(8) == pytest.approx(strength)
 
 

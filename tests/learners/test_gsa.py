@@ -85,9 +85,8 @@ def test_the_second_view_is_the_mirrored_first(gsa):
 def by_hand(gsa: Gsa, batch: Batch, weights: list[float]) -> float:
     """2 L_mix + L_new of the next step, which draws the same."""
     twin = copy.deepcopy(gsa)
-    if batch.task != twin.task:
-        twin.older = twin.classes
-    twin.meet(batch.y)
+    twin.add_classes(batch.y)
+    twin.balance.begin_batch(batch.task, twin.known)
     x, y, mix_x, mix_y = twin.choose(batch)
     new, mix = 0.0, 0.0
     for view in (0, 1):
@@ -96,8 +95,8 @@ def by_hand(gsa: Gsa, batch: Batch, weights: list[float]) -> float:
             logits = twin.model(images.flip(3) if view else images).detach()
             for row, label in zip(logits, labels.tolist(), strict=True):
                 if part is x:
-                    row = row[twin.older :]
-                    new -= float(row.log_softmax(0)[label - twin.older]) / (2 * len(y))
+                    row = row[twin.balance.older :]
+                    new -= float(row.log_softmax(0)[label - twin.balance.older]) / (2 * len(y))
                 else:
                     mix -= weights[label] * float(row.log_softmax(0)[label]) / (2 * len(mix_y))
     return 2 * mix + new
@@ -117,7 +116,7 @@ def test_later_every_class_has_the_weight_of_its_gradients(gsa, batches: Batches
     _, _, mix_x, mix_y = twin.choose(stream[5])
     images = torch.cat([mix_x, mix_x.flip(3)]).float() / 255
     logits, labels = twin.model(images).detach(), mix_y.repeat(2)
-    up, down = one.masses.clone()
+    up, down = one.balance.masses.clone()
     for row, label in zip(logits.softmax(1), labels.tolist(), strict=True):
         for c in range(4):
             if c == label:
@@ -128,17 +127,17 @@ def test_later_every_class_has_the_weight_of_its_gradients(gsa, batches: Batches
     assert max(abs(w - 1) for w in weights) > 0.05
     wanted = by_hand(one, stream[5], weights)
     assert float(one.learn(stream[5])["loss"]) == pytest.approx(wanted, rel=1e-4)
-    torch.testing.assert_close(one.masses, torch.stack([up, down]))
+    torch.testing.assert_close(one.balance.masses, torch.stack([up, down]))
 
 
 def test_the_masses_are_kept_over_tasks_and_grow_by_zeros(gsa, batches: Batches):
     stream = batches(4)
     one = fed(gsa(), stream[:3])
-    before = one.masses.clone()
+    before = one.balance.masses.clone()
     one.learn(stream[3])
     assert before.shape == (2, 2)
-    assert one.masses.shape == (2, 4)
-    assert (one.masses[:, :2] >= before).all()
+    assert one.balance.masses.shape == (2, 4)
+    assert (one.balance.masses[:, :2] >= before).all()
 
 
 def test_new_images_never_push_older_logits_in_their_own_loss(gsa, batches: Batches):

@@ -31,7 +31,7 @@ def test_points_and_centroids_share_a_space_and_change_nothing(method: str) -> N
     assert points.shape[0] == len(LABELS)
     assert points.isfinite().all()
     assert session.state().sha256() == before
-    if learner.memory is None:
+    if not learner.memory.capacity:
         assert found is None
         return
     assert found is not None
@@ -59,7 +59,7 @@ def test_the_mixtures_of_otc_are_told_with_weights_and_variances() -> None:
     assert torch.equal(found.variances, mixtures.var[active])
     points = session.learner.latent_points(checks.images(LABELS))
     assert torch.allclose(points.norm(dim=1), torch.ones(len(LABELS)))
-    z = session.learner.features(session.learner.latent, checks.images(LABELS))
+    z = session.learner.encode(session.learner.latent, checks.images(LABELS))
     assert torch.allclose(points, F.normalize(z, dim=1))
 
 
@@ -68,7 +68,7 @@ def test_cope_shows_what_its_read_out_compares(readout: str) -> None:
     learner = trained("cope", readout=readout).learner
     found, points = learner.centroids(), learner.latent_points(checks.images(LABELS))
     assert found is not None
-    prototypes = learner.prototypes  # type: ignore[attr-defined]
+    prototypes = learner.evolution.prototypes  # type: ignore[attr-defined]
     if readout == "mean":
         assert points.shape[1] != prototypes.shape[1]
         assert found.points.shape[1] == points.shape[1]

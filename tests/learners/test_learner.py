@@ -14,8 +14,9 @@ from torch import nn
 
 from ocil.errors import OcilError
 from ocil.learners import registry
-from ocil.learners.learner import Learner, as_float
+from ocil.learners.learner import Learner
 from ocil.learners.model import Model, WeightAverage
+from ocil.learners.replay import ReplayLearner, as_float
 from ocil.stream import Batch
 
 Make = Callable[..., Learner]
@@ -76,7 +77,7 @@ def test_new_classes_start_in_the_average_with_the_rows_of_the_head(
         er.learn(batch)
     assert er.average is not None
     old = er.average.model.head.weight.clone()
-    er.meet(torch.tensor([2, 3]))
+    er.add_classes(torch.tensor([2, 3]))
     assert torch.equal(er.average.model.head.weight[:2], old)
     assert torch.equal(er.average.model.head.weight[2:], er.model.head.weight[2:])
     assert torch.equal(er.average.model.head.bias[2:], er.model.head.bias[2:])
@@ -123,7 +124,7 @@ def test_growth_keeps_old_rows_and_their_moments(learner: Make, batches: Batches
         er.learn(batch)
     weight, bias = er.model.head.weight.detach().clone(), er.model.head.bias.detach().clone()
     moments = er.optimizer.state[er.model.head.weight]["exp_avg"].clone()
-    er.meet(torch.tensor([4]))
+    er.add_classes(torch.tensor([4]))
     assert er.classes == 5
     assert er.model.head.weight.shape == (5, 6)
     assert torch.equal(er.model.head.weight[:2], weight)
@@ -202,7 +203,7 @@ def test_a_class_missing_from_memory_scores_minus_infinity_and_never_nan(
     assert er.memory is not None
     for slot in list(er.memory.members[1]):
         er.memory.write([slot], batches(1)[0].x[:1], torch.tensor([0]))
-    er._means.clear()
+    er.cache.clear()
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (count, 1, 4, 4), dtype=torch.uint8, generator=draw)
     x[0] = 0
@@ -220,36 +221,36 @@ def test_means_are_kept_until_the_next_batch(learner: Make, batches: Batches) ->
     passes = counted_passes(er)
     first = er.scores(x, "mean")
     assert torch.equal(er.scores(x, "mean"), first)
-    assert passes == [len(x), len(er.replay_memory), len(x)]  # the memory once
+    assert passes == [len(x), len(er.memory), len(x)]  # the memory once
     er.learn(batches(6)[5])  # classes that it knows: nothing grows
     again = er.scores(x, "mean")
-    er._means.clear()
+    er.cache.clear()
     assert torch.equal(er.scores(x, "mean"), again)
     assert not torch.equal(again, first)
 
 
-def counted_passes(learner: Learner) -> list[int]:
+def counted_passes(learner: ReplayLearner) -> list[int]:
     """How many images went through a net at each call from now on."""
     passes: list[int] = []
-    features = learner.features
+    encode = learner.encode
 
     def counting(model: Model, x: torch.Tensor) -> torch.Tensor:
         passes.append(len(x))
-        return features(model, x)
+        return encode(model, x)
 
-    learner.features = counting  # type: ignore[method-assign]
+    learner.encode = counting  # type: ignore[method-assign]
     return passes
 
 
 def test_all_read_outs_come_from_one_pass_each(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     x = batches(8)[7].x
-    assert er.readouts == ["head", "mean", "ema-head", "ema-mean"]
-    alone = {name: er.scores(x, name) for name in er.readouts}  # the means are kept by now
+    assert list(er.readouts()) == ["head", "mean", "ema-head", "ema-mean"]
+    alone = {name: er.scores(x, name) for name in er.readouts()}  # the means are kept by now
     passes = counted_passes(er)
-    together = er.all_scores(x, er.readouts)
+    together = er.all_scores(x, list(er.readouts()))
     assert passes == [len(x)] * 2  # live and averaged weights
-    assert list(together) == er.readouts
+    assert list(together) == list(er.readouts())
     for name, scores in alone.items():
         assert torch.equal(together[name], scores)
     assert len({tuple(scores.flatten().tolist()) for scores in alone.values()}) == 4
@@ -257,7 +258,7 @@ def test_all_read_outs_come_from_one_pass_each(learner: Make, batches: Batches) 
 
 def test_scores_before_the_first_batch_have_no_columns(learner: Make, batches: Batches) -> None:
     er = learner()
-    for readout in er.readouts:
+    for readout in er.readouts():
         assert er.scores(batches(1)[0].x, readout).shape == (5, 0)
 
 
@@ -328,17 +329,17 @@ def test_a_teacher_whose_heads_know_different_classes_is_refused(
 def test_the_state_is_a_copy_of_nothing_that_scores_change(learner: Make, batches: Batches) -> None:
     er = taught(learner, batches)
     before = copy.deepcopy(er.state_dict())
-    for name in er.readouts:
+    for name in er.readouts():
         er.scores(batches(1)[0].x, name)
     assert all(torch.equal(v, before[k]) for k, v in er.state_dict().items())
 
 
 def test_bytes_beyond_net_and_memory_are_the_averaged_weights(learner: Make) -> None:
     er = learner()
-    er.meet(torch.tensor([1]))
+    er.add_classes(torch.tensor([1]))
     numbers = 16 * 6 + 6 + 6 * 6 + 6 + 2 * 6 + 2
-    assert er.extra_bytes == 4 * numbers
-    assert learner(ema=0.0).extra_bytes == 0
+    assert er.nbytes == 4 * numbers
+    assert learner(ema=0.0).nbytes == 0
 
 
 # ------------------------------------------------------------------ registry
@@ -364,7 +365,7 @@ def test_a_diverged_net_gives_no_nan_from_the_means(learner: Make, batches: Batc
     er = taught(learner, batches)
     with torch.no_grad():
         er.model.net.hidden1.weight.fill_(math.nan)  # type: ignore[union-attr]
-    er._means.clear()
+    er.cache.clear()
     assert not er.scores(batches(1)[0].x, "mean").isnan().any()
 
 
@@ -377,13 +378,13 @@ def test_stream_images_in_several_views_the_last_as_it_came(
     for batch in batches(3, shape):
         made.learn(batch)
     taught: list[tuple[torch.Tensor, torch.Tensor]] = []
-    plain = made.in_views
+    plain = made.augment_views
 
     def spy(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
         taught.append(plain(*given))
         return taught[-1]
 
-    monkeypatch.setattr(made, "in_views", spy)
+    monkeypatch.setattr(made, "augment_views", spy)
     before = made.backbone_images
     last = batches(4, shape)[-1]
     made.learn(last)
@@ -407,7 +408,7 @@ def test_a_net_standardizes_by_the_numbers_of_the_data_set(learner: Make) -> Non
     plain = learner("er", (1, 28, 28), data="mnist")
     x = torch.randint(256, (3, 1, 28, 28), dtype=torch.uint8)
     ready = (x.float() / 255 - 0.1307) / 0.3081
-    torch.testing.assert_close(er.features(er.model, x), plain.model.net(ready))
+    torch.testing.assert_close(er.encode(er.model, x), plain.model.net(ready))
     assert er.state_dict().keys() == plain.state_dict().keys()
 
 

@@ -37,10 +37,10 @@ def at(learner: Mose, batches: list[Batch]) -> Batch:
     *before, last = batches
     for batch in before:
         learner.learn(batch)
-    learner.meet(last.y)
+    learner.add_classes(last.y)
     assert last.task is not None
-    same = learner.current if last.task == learner.task else []
-    learner.task, learner.current = last.task, sorted({*same, *last.y.tolist()})
+    same = learner.progress.current if last.task == learner.progress.task else []
+    learner.progress.task, learner.progress.current = last.task, sorted({*same, *last.y.tolist()})
     return last
 
 
@@ -52,7 +52,7 @@ def test_the_first_task_has_its_own_images_only(
 ) -> None:
     mine = mose(memory=100)
     batch = at(mine, batches(3))
-    (x, y), (past, _) = mine.parts(batch)
+    (x, y), (past, _) = mine.divide(batch)
     assert len(y) == 5 + 10 and len(past) == 0  # all ten held
     assert torch.equal(x[:5], batch.x)
 
@@ -62,7 +62,7 @@ def test_later_tasks_replay_older_images_beside_some_of_the_stream(
 ) -> None:
     mine = mose(memory=100, replay=20)
     batch = at(mine, batches(5))  # the second batch of the second task
-    (x, y), (past, y_past) = mine.parts(batch)
+    (x, y), (past, y_past) = mine.divide(batch)
     own = 20 // 2 - 5
     assert len(y) == 5 + own and set(y.tolist()) == {2, 3}
     assert torch.equal(x[:5], batch.x)
@@ -77,7 +77,7 @@ def test_the_first_batch_of_a_task_has_none_of_its_own_to_replay(
 ) -> None:
     mine = mose(memory=100)
     batch = at(mine, batches(4))
-    (_, y), (_, y_past) = mine.parts(batch)
+    (_, y), (_, y_past) = mine.divide(batch)
     assert len(y) == 5
     assert set(y_past[5:].tolist()) == {0, 1}
 
@@ -86,11 +86,11 @@ def test_older_images_are_limited_for_each_class(mose: Callable[..., Mose]) -> N
     mine = mose(memory=200, replay=100)
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (60, 1, 4, 4), dtype=torch.uint8, generator=draw)
-    mine.meet(torch.tensor([0, 1]))
-    mine.replay_memory.write(range(60), x, torch.zeros(60, dtype=torch.int64))
-    mine.replay_memory.seen, mine.current = 60, [1]
+    mine.add_classes(torch.tensor([0, 1]))
+    mine.memory.write(range(60), x, torch.zeros(60, dtype=torch.int64))
+    mine.memory.seen, mine.progress.current = 60, [1]
     batch = Batch(x[:5], torch.ones(5, dtype=torch.int64), 0, 1)
-    _, (_, y_past) = mine.parts(batch)
+    _, (_, y_past) = mine.divide(batch)
     assert int((y_past == 0).sum()) == PER_CLASS * 2
 
 
@@ -100,11 +100,11 @@ def test_a_class_of_the_task_counts_once_it_has_come(
     mine = mose(memory=100)
     first = batches(1)[0]
     mine.learn(Batch(first.x[:3], torch.tensor([0, 0, 0]), 0, 0))
-    assert mine.current == [0]
+    assert mine.progress.current == [0]
     mine.learn(Batch(first.x, torch.tensor([1, 0, 0, 0, 1]), 1, 0))
-    assert mine.current == [0, 1]
+    assert mine.progress.current == [0, 1]
     mine.learn(Batch(first.x, torch.tensor([2] * 5), 2, 1))
-    assert mine.current == [2] and mine.task == 1
+    assert mine.progress.current == [2] and mine.progress.task == 1
 
 
 def test_without_task_ids_the_stream_is_one_task(
@@ -113,8 +113,8 @@ def test_without_task_ids_the_stream_is_one_task(
     mine = mose(memory=100)
     for batch in batches(6):
         mine.learn(Batch(batch.x, batch.y, batch.step))
-    assert mine.current == [0, 1, 2, 3]
-    _, (past, _) = mine.parts(batches(6)[-1])
+    assert mine.progress.current == [0, 1, 2, 3]
+    _, (past, _) = mine.divide(batches(6)[-1])
     assert len(past) == 0
 
 
@@ -146,9 +146,9 @@ def test_the_reference_pushes_384_images_a_step(mose: Callable[..., Mose]) -> No
     mine = mose(memory=600, replay=64, batch=10, width=4)
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (600, 1, 4, 4), dtype=torch.uint8, generator=draw)
-    mine.meet(torch.arange(12))
-    mine.replay_memory.write(range(600), x, torch.arange(600) % 12)
-    mine.replay_memory.seen, mine.task, mine.current = 600, 5, [10, 11]
+    mine.add_classes(torch.arange(12))
+    mine.memory.write(range(600), x, torch.arange(600) % 12)
+    mine.memory.seen, mine.progress.task, mine.progress.current = 600, 5, [10, 11]
     mine.learn(Batch(x[:10], torch.tensor([10, 11] * 5), 0, 5))
     assert mine.backbone_images == 384
 
@@ -172,8 +172,8 @@ def by_hand(mine: Mose, new: Any, old: Any) -> torch.Tensor:
             contrast.append(-torch.stack(same).mean())
         total = total + torch.stack(contrast).mean()
         logits = model.classifiers[i](h)
-        local = logits[:n][:, mine.current]
-        answers = torch.tensor([mine.current.index(int(c)) for c in y[:n]])
+        local = logits[:n][:, mine.progress.current]
+        answers = torch.tensor([mine.progress.current.index(int(c)) for c in y[:n]])
         total = total + F.cross_entropy(local, answers)
         if len(y) > n:
             total = total + 2 * F.cross_entropy(logits[n:], y[n:])
@@ -189,7 +189,7 @@ def test_the_loss_is_the_one_written_out(
 ) -> None:
     mine = mose(memory=12, replay=8)
     batch = at(mine, batches(count))
-    new, old = (mine.views(part) for part in mine.parts(batch))
+    new, old = (mine.views(part) for part in mine.divide(batch))
     torch.testing.assert_close(mine.loss(new, old, {}), by_hand(mine, new, old))
 
 
@@ -210,7 +210,7 @@ def test_shallow_teach_deep_and_not_the_reverse(
     nothing = lambda z, *_: 0 * z.sum()  # noqa: E731
     monkeypatch.setattr(losses, "supervised_contrastive", nothing)
     monkeypatch.setattr(losses, "restricted_cross_entropy", nothing)
-    new, old = (mine.views(part) for part in mine.parts(batch))
+    new, old = (mine.views(part) for part in mine.divide(batch))
     mine.optimizer.zero_grad()
     mine.loss(new, old, {}).backward()
     reached = gradients(mine)
@@ -225,7 +225,7 @@ def test_every_part_is_trained_and_old_columns_are_spared(
 ) -> None:
     mine = mose(memory=100)
     batch = at(mine, batches(4))
-    new, old = (mine.views(part) for part in mine.parts(batch))
+    new, old = (mine.views(part) for part in mine.divide(batch))
     mine.optimizer.zero_grad()
     mine.loss(new, old, {}).backward()
     assert all(gradients(mine).values())
@@ -244,7 +244,7 @@ def test_without_reverse_distillation_its_layer_is_not_trained(
 ) -> None:
     mine = mose(reverse=0.0)
     batch = at(mine, batches(1))
-    new, old = (mine.views(part) for part in mine.parts(batch))
+    new, old = (mine.views(part) for part in mine.divide(batch))
     report: dict[str, torch.Tensor] = {}
     mine.loss(new, old, report).backward()
     assert report == {} and not gradients(mine)["adapt.layers.0.weight"]
@@ -257,19 +257,19 @@ def test_read_outs_by_hand(mose: Callable[..., Mose], batches: Batches) -> None:
     mine = mose(memory=9, ema=0.0)
     for batch in batches(6):
         mine.learn(batch)
-    assert mine.readouts == ["head", "mean", "moe-head", "moe-mean"]
+    assert list(mine.readouts()) == ["head", "mean", "moe-head", "moe-mean"]
     assert mine.readout == "mean"
     model, x = experts(mine).eval(), batches(7)[-1].x
     with torch.no_grad():
         stages = model.stages(x.float() / 255)
-        held = model.stages(mine.replay_memory.columns["x"].float() / 255)
+        held = model.stages(mine.memory.columns["x"].float() / 255)
         logits = torch.stack([g(h) for g, h in zip(model.classifiers, stages, strict=True)])
     torch.testing.assert_close(mine.scores(x, "head"), logits[-1])
     torch.testing.assert_close(mine.scores(x, "moe-head"), logits.mean(0))
     distance = torch.full((2, len(x), 4), torch.inf)
     for e in range(2):
-        for c in mine.replay_memory.filled:
-            own = [F.normalize(held[e][s], dim=0) for s in mine.replay_memory.members[c]]
+        for c in mine.memory.filled:
+            own = [F.normalize(held[e][s], dim=0) for s in mine.memory.members[c]]
             mean = F.normalize(torch.stack(own).mean(0), dim=0)
             distance[e, :, c] = (F.normalize(stages[e], dim=1) - mean).square().sum(1)
     torch.testing.assert_close(mine.scores(x, "mean"), -distance[1], atol=1e-5, rtol=1e-4)
@@ -279,7 +279,7 @@ def test_read_outs_by_hand(mose: Callable[..., Mose], batches: Batches) -> None:
 def test_averaged_weights_answer_by_default(mose: Callable[..., Mose]) -> None:
     mine = mose()
     assert mine.readout == "ema-mean"
-    assert mine.readouts[4:] == ["ema-head", "ema-mean", "ema-moe-head", "ema-moe-mean"]
+    assert list(mine.readouts())[4:] == ["ema-head", "ema-mean", "ema-moe-head", "ema-moe-mean"]
 
 
 def test_a_residual_net_has_four_experts(mose: Callable[..., Mose], batches: Batches) -> None:
@@ -299,7 +299,7 @@ def test_the_classes_of_the_task_survive_a_round_trip(
         mine.learn(batch)
     state = {k: v.clone() for k, v in mine.state_dict().items()}
     other.load_state_dict(state)
-    assert (other.task, other.current) == (1, [2, 3])
+    assert (other.progress.task, other.progress.current) == (1, [2, 3])
     with pytest.raises(ValueError, match="classes that do not exist"):
         mose().load_state_dict(state | {"current": torch.tensor([7])})
 

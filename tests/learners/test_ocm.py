@@ -12,8 +12,8 @@ from ocil import checks, losses
 from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners import holistic
-from ocil.learners.learner import as_float
 from ocil.learners.ocm import Ocm
+from ocil.learners.replay import as_float
 from ocil.session import Session
 
 EPS = 1e-8
@@ -68,7 +68,7 @@ def paired(s: torch.Tensor, labels: list[Any], n: int) -> torch.Tensor:
 
 def test_the_loss_of_the_first_task_written_out() -> None:
     session = taught(tasks=0, similarity_first=0.7, tau=0.2)
-    session.learner.meet(torch.tensor([0, 1]))
+    session.learner.add_classes(torch.tensor([0, 1]))
     model, y = session.learner.model, [0, 1, 1]
     x = checks.images(y, seed=77)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_the_loss_of_a_later_task_written_out() -> None:
     learner = session.learner
     more(session, [0, 1, 0])  # the weights move on from the snapshot
     assert learner.memory is not None and len(learner.memory) == 9
-    session.learner.meet(torch.tensor([2]))
+    session.learner.add_classes(torch.tensor([2]))
     learner.settings.__dict__["replay"] = 64  # all nine are replayed, in order
     model, teacher, y = learner.model, learner.teacher, [2, 0, 2]
     held, y_m = learner.memory.columns["x"][:9], learner.memory.labels
@@ -227,10 +227,10 @@ def test_the_slice_of_the_features_is_drawn_for_every_matrix(monkeypatch: Any) -
 def test_bytes_of_the_snapshot_are_counted() -> None:
     session = taught(tasks=0, ema=0.0)
     more(session, [0, 1])
-    assert session.learner.extra_bytes == 0
+    assert session.learner.nbytes == session.learner.memory.nbytes
     session.learner.end_task(0, torch.empty(0), torch.empty(0))
     size = sum(p.numel() * 4 for p in session.learner.model.parameters())
-    assert session.learner.extra_bytes == size
+    assert session.learner.nbytes == size + session.learner.memory.nbytes
 
 
 def test_betas_and_refusals() -> None:

@@ -64,7 +64,7 @@ def test_terms_of_the_first_task() -> None:
 def test_terms_of_a_later_task_without_mixing() -> None:
     session = taught(mixup=0.0, guided=0.0, replay=64, replay_per_class=64, tau=0.3)
     learner = session.learner
-    learner.meet(torch.tensor([2]))
+    learner.add_classes(torch.tensor([2]))
     y = torch.tensor([2, 0, 2])
     x = checks.images(y.tolist(), seed=77).float() / 255
     held = learner.memory.columns["x"][:15].float() / 255  # type: ignore[union-attr]
@@ -92,7 +92,7 @@ def test_terms_of_a_later_task_without_mixing() -> None:
 def test_the_stream_is_compared_by_the_factor_of_its_task(later: bool) -> None:
     session = taught(similarity_first=0.7, similarity=0.4, tau=0.3)
     learner, y = session.learner, torch.tensor([1, 0, 1])
-    learner.finished = later
+    learner.past.finished = later
     x = checks.images(y.tolist(), seed=77).float() / 255
     with torch.no_grad():
         model = learner.model
@@ -143,13 +143,13 @@ def test_prototypes_are_those_of_the_replayed_images_and_end_with_the_task() -> 
     with torch.no_grad():
         z = projected(learner.model, held.float() / 255)
     more(session, [1, 1])
-    assert torch.equal(learner.prototype_classes, y)
-    torch.testing.assert_close(learner.prototypes, losses.batch_prototypes(z, y))
-    assert not learner.prototypes.requires_grad
-    bytes_held = learner.extra_bytes
+    assert torch.equal(learner.past.prototype_classes, y)
+    torch.testing.assert_close(learner.past.prototypes, losses.batch_prototypes(z, y))
+    assert not learner.past.prototypes.requires_grad
+    bytes_held = learner.nbytes
     learner.end_task(0, NOTHING, NOTHING)
-    assert len(learner.prototypes) == len(learner.prototype_classes) == 0
-    assert bytes_held - learner.extra_bytes == 4 * (16 * 4 + 8)
+    assert len(learner.past.prototypes) == len(learner.past.prototype_classes) == 0
+    assert bytes_held - learner.nbytes == 4 * (16 * 4 + 8)
 
 
 def test_the_first_batch_of_a_task_is_not_mixed_and_later_ones_are() -> None:
@@ -169,15 +169,15 @@ def test_feedback_mixes_what_it_says() -> None:
     # every image is of one brightness that names its class, so a mix can be read off
     session = taught(mixup=1.0, guided=0.5, replay=12)
     learner, memory = session.learner, session.learner.memory
-    learner.meet(torch.tensor([3]))
+    learner.add_classes(torch.tensor([3]))
     labels = torch.arange(15) % 4
     memory.write(
         list(range(15)),
         (50 * labels)[:, None, None, None].expand(-1, 1, 8, 8).to(torch.uint8),
         labels,
     )
-    learner.prototypes = torch.eye(16)[[0, 1, 1, 2]] + torch.tensor([0, 0, 0.01, 0])[:, None]
-    learner.prototype_classes = torch.tensor([0, 3, 1, 2])
+    learner.past.prototypes = torch.eye(16)[[0, 1, 1, 2]] + torch.tensor([0, 0, 0.01, 0])[:, None]
+    learner.past.prototype_classes = torch.tensor([0, 3, 1, 2])
     old = memory.draw(12, learner.generators["memory"])  # type: ignore[union-attr]
     mixed = learner.feedback(**old)
     value = mixed.x * 255 / 50
@@ -203,7 +203,7 @@ def test_a_mix_of_two_classes_is_a_class_of_its_own() -> None:
 def test_with_fewer_than_two_prototypes_all_partners_are_random() -> None:
     session = taught(mixup=1.0, guided=0.5)
     learner = session.learner
-    learner.prototypes, learner.prototype_classes = torch.ones(1, 16), torch.tensor([0])
+    learner.past.prototypes, learner.past.prototype_classes = torch.ones(1, 16), torch.tensor([0])
     mixed = learner.feedback(**learner.memory.draw(8, learner.generators["memory"]))
     assert len(mixed.x) == 8
     assert (mixed.share < 0.6).all()
@@ -233,7 +233,7 @@ def test_a_resumed_run_goes_on_in_the_middle_of_a_task() -> None:
         ("prototype_classes", tensors["learner.prototype_classes"] + 3),
         ("prototype_classes", tensors["learner.prototype_classes"].float()),
     ):
-        with pytest.raises(OcilError, match="prototypes"):
+        with pytest.raises(OcilError, match="prototype"):
             fresh().load(type(state)(tensors | {f"learner.{name}": bad}, dict(state.scalars)))
 
 

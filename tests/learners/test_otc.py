@@ -32,7 +32,7 @@ def test_the_papers_presets_learn(preset):
     session = checks.make(Otc, **Otc.presets[preset] | {"lr": 5e-3})
     checks.feed(session, checks.TWO_TASKS, batches=60)
     labels = session.labels.encode([0, 2] * 8)  # of the last task, which a flooded memory keeps
-    for name in session.learner.readouts:
+    for name in session.learner.readouts():
         scores = session.learner.scores(checks.images([0, 2] * 8), name)
         assert scores.shape == (16, 4)
         assert not scores.isnan().any()
@@ -49,8 +49,8 @@ def test_without_dynamic_preservation_there_is_no_pass_for_it():
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):
     session = checks.make(Otc, **Otc.presets[preset] | extra)
-    taken, descend = [], session.learner.descend
-    session.learner.descend = lambda loss: taken.append(loss) or descend(loss)
+    taken, take = [], session.learner.optimizer_step
+    session.learner.optimizer_step = lambda loss: taken.append(loss) or take(loss)
     checks.feed(session, [(0, 1)], batches=7)
     assert len(taken) == 7 * session.learner.gradient_steps
 
@@ -59,10 +59,10 @@ def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):
 def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     session = checks.make(Otc, **Otc.presets[preset])
     checks.feed(session, checks.TWO_TASKS, batches=8)
-    made, features = [], session.learner.features
-    session.learner.features = lambda *a: made.append(features(*a)) or made[-1]
+    made, encode = [], session.learner.encode
+    session.learner.encode = lambda *a: made.append(encode(*a)) or made[-1]
     before = session.state().sha256()
-    found = session.learner.look_inside(checks.images([3, 1]), torch.tensor([0, 1]))
+    found = session.learner.diagnose(checks.images([3, 1]), torch.tensor([0, 1]))
     assert found["own_class_distance"]["replayed"]["components"] > 0
     assert len(made) == 2 and not any(z.requires_grad for z in made)
     assert session.state().sha256() == before
@@ -83,7 +83,7 @@ def test_every_preset_resumes_to_the_same_bits(preset):
 def test_features_that_never_change_are_looked_into_as_well():
     session = checks.make(Otc, net="identity", ema=0.0)
     checks.feed(session, checks.TWO_TASKS, batches=8)
-    found = session.learner.look_inside(checks.images([3, 1]), torch.tensor([0, 1]))
+    found = session.learner.diagnose(checks.images([3, 1]), torch.tensor([0, 1]))
     assert found["own_class_distance"]["arrival"]["components"] > 0
     assert len(found["drift"]) >= 2
 
@@ -164,7 +164,7 @@ def test_read_outs_agree_with_the_mixtures():
     checks.feed(session, checks.TWO_TASKS, batches=20)
     learner = session.learner
     x = checks.images([0, 1, 2, 3])
-    z = torch.nn.functional.normalize(learner.features(learner.latent, x), dim=1)
+    z = torch.nn.functional.normalize(learner.encode(learner.latent, x), dim=1)
     mu, var = learner.mixtures.mu, learner.mixtures.var
     for i in range(4):
         for c in range(4):
@@ -184,7 +184,7 @@ def test_the_product_of_two_readings_needs_a_head():
     assert (head - similar).abs().max() > 0.01  # or the product would not be told from either
     both = head * similar
     torch.testing.assert_close(product, both / both.sum(1, keepdim=True), rtol=1e-4, atol=1e-6)
-    assert "product" not in checks.make(Otc, net="identity", ema=0.0).learner.readouts
+    assert "product" not in checks.make(Otc, net="identity", ema=0.0).learner.readouts()
 
 
 def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant():
@@ -192,7 +192,7 @@ def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant(
     checks.feed(session, checks.TWO_TASKS, batches=20)
     learner = session.learner
     x = checks.images([0, 1, 2, 3, 3, 1])
-    z = torch.nn.functional.normalize(learner.features(learner.latent, x), dim=1).double()
+    z = torch.nn.functional.normalize(learner.encode(learner.latent, x), dim=1).double()
     shared = learner.pooled.covariance.double()
     shared = 0.8 * shared + 0.2 * shared.diagonal().mean() * torch.eye(len(shared))
     mean = learner.mixtures.merged()[0].double()
@@ -210,7 +210,7 @@ def test_the_euclidean_read_out_asks_the_closest_centroid():
     session = checks.make(Otc, readout="euclidean", components=2, seed_points=4)
     checks.feed(session, checks.TWO_TASKS, batches=6)
     one, x = session.learner, checks.images([0, 1, 2, 3])
-    z = torch.nn.functional.normalize(one.features(one.latent, x), dim=1)
+    z = torch.nn.functional.normalize(one.encode(one.latent, x), dim=1)
     scores, mixtures = one.scores(x, "euclidean"), one.mixtures
     assert bool((mixtures.active.sum(1) > 1).any())
     for i, c in ((i, c) for i in range(4) for c in range(one.classes)):

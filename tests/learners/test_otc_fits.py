@@ -82,7 +82,7 @@ def test_the_fit_of_a_task_is_to_all_its_images():
     learner = session.learner
     checks.feed(session, ((0, 1),), batches=10)
     seen = [(b + i) % 2 for b in range(10) for i in range(6)]
-    z = F.normalize(learner.features(learner.latent, checks.images(seen, seed=0)), dim=1)
+    z = F.normalize(learner.encode(learner.latent, checks.images(seen, seed=0)), dim=1)
     for c in (0, 1):  # EM's weighted mean of the means is the mean of the points
         pi = learner.mixtures.log_pi[c].exp() * (30 + 4 * 0.5) - 0.5
         mean = (pi.unsqueeze(1) * learner.mixtures.mu[c]).sum(0) / 30
@@ -111,7 +111,7 @@ def test_a_refit_is_to_the_memory_through_the_averaged_net():
     checks.feed(session, ((0, 1),), batches=20)
     learner = session.learner
     kept = learner.memory.read(range(len(learner.memory)))
-    z = F.normalize(learner.features(learner.average.model, kept["x"]), dim=1)
+    z = F.normalize(learner.encode(learner.average.model, kept["x"]), dim=1)
     for c in (0, 1):  # fewer points than seed_points: one Gaussian
         own = z[kept["y"] == c]
         assert torch.allclose(learner.mixtures.mu[c, 0], own.mean(0), atol=1e-6)
@@ -128,7 +128,7 @@ def test_a_refresh_takes_the_task_and_the_memory_through_the_mixtures_once(monke
     learner.end_task(1, x, y)
     kept = learner.memory.read([i for i, c in enumerate(learner.memory.labels) if c != 2])
     at_hand, labels = torch.cat([x, kept["x"]]), torch.cat([y, kept["y"]])  # no image twice
-    z = F.normalize(learner.features(learner.average.model, at_hand), dim=1)
+    z = F.normalize(learner.encode(learner.average.model, at_hand), dim=1)
     found = torch.cat([part for part, _ in told])
     assert [len(part) for part, _ in told[:-1]] == [16] * (len(told) - 1)
     assert torch.equal(torch.sort(found.sum(1)).values, torch.sort(z.sum(1)).values)
@@ -147,7 +147,7 @@ def test_a_refresh_brings_the_centroids_to_where_the_features_are():
                 weight[torch.randperm(len(weight), generator=torch.Generator().manual_seed(3))]
             )
     x, y = checks.images([0, 2] * 40, seed=7), torch.tensor([2, 3] * 40)
-    z = F.normalize(learner.features(learner.average.model, x), dim=1)
+    z = F.normalize(learner.encode(learner.average.model, x), dim=1)
     before = learner.mixtures.own_distances(z, y).amin(1).mean()
     learner.end_task(1, x, y)
     assert learner.mixtures.own_distances(z, y).amin(1).mean() < 0.2 * before

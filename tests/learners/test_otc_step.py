@@ -255,7 +255,7 @@ def alike(otc: Any, reference: Reference) -> None:
 def test_where_the_classes_are_the_covariance_is_about_the_nearest_centroid(learner: Make) -> None:
     """Two far centroids: about the farther one the covariance would be a hundred times larger."""
     otc: Any = learner("otc", components=2, seed_points=6)
-    otc.meet(torch.tensor([0]))
+    otc.add_classes(torch.tensor([0]))
     dim = otc.model.head.features
     otc.mixtures.store.grow(1)
     otc.mixtures.store.columns["mu"][0, 1, 0] = 10.0

@@ -11,7 +11,7 @@ import torch
 
 from ocil.errors import OcilError
 from ocil.learners.learner import Learner
-from ocil.learners.sbs import COMPARED, Sbs
+from ocil.learners.sbs import MAX_COMPARED, Sbs
 from ocil.stream import Batch
 
 Make = Callable[..., Learner]
@@ -36,7 +36,7 @@ def test_without_tails_or_reliable_speeds_it_is_er(
     for batch in batches(9):
         assert torch.equal(mine.learn(batch)["loss"], er.learn(batch)["loss"])
     assert er.memory is not None
-    assert mine.replay_memory.labels == er.memory.labels
+    assert mine.memory.labels == er.memory.labels
     assert mine.backbone_images == er.backbone_images
 
 
@@ -48,12 +48,12 @@ def test_looks_are_counted_by_hand(sbs: Callable[..., Sbs], batches: Batches) ->
     tasks: list[int] = []
     for batch in batches(5):  # three batches of task 0, two of task 1
         assert batch.task is not None
-        held = mine.replay_memory.columns["x"][: len(tasks)] if tasks else batch.x[:0]
+        held = mine.memory.columns["x"][: len(tasks)] if tasks else batch.x[:0]
         x = torch.cat([held, batch.x]).float() / 255
         with torch.no_grad():
-            mine.meet(batch.y)
+            mine.add_classes(batch.y)
             right = mine.model(x).argmax(1).tolist()
-        labels = mine.replay_memory.labels + batch.y.tolist()
+        labels = mine.memory.labels + batch.y.tolist()
         tasks += [batch.task] * 5
         tries, hits = [*tries, 0, 0, 0, 0, 0], [*hits, 0.0, 0.0, 0.0, 0.0, 0.0]
         for i, (answer, label) in enumerate(zip(right, labels, strict=True)):
@@ -61,7 +61,7 @@ def test_looks_are_counted_by_hand(sbs: Callable[..., Sbs], batches: Batches) ->
                 tries[i] += 1
                 hits[i] += answer == label
         mine.learn(batch)
-        columns = {k: v[: len(tasks)].tolist() for k, v in mine.replay_memory.columns.items()}
+        columns = {k: v[: len(tasks)].tolist() for k, v in mine.memory.columns.items()}
         assert columns["task"] == tasks
         assert columns["tries"] == tries
         assert columns["hits"] == hits
@@ -79,15 +79,15 @@ def test_a_look_may_add_the_probability_of_the_right_answer(sbs: Callable[..., S
 def filled(mine: Sbs, hits: list[float], task: list[int], tries: int = 10) -> Sbs:
     """A full memory with class 0 in the even slots and class 1 in the odd ones."""
     n = len(hits)
-    mine.meet(torch.tensor([0, 1]))
+    mine.add_classes(torch.tensor([0, 1]))
     columns = {
         "task": torch.tensor(task, dtype=torch.int32),
         "tries": torch.full((n,), tries, dtype=torch.int32),
         "hits": torch.tensor(hits),
     }
     x = torch.zeros(n, 1, 4, 4, dtype=torch.uint8)
-    mine.replay_memory.write(range(n), x, torch.arange(n) % 2, **columns)
-    mine.replay_memory.seen = n
+    mine.memory.write(range(n), x, torch.arange(n) % 2, **columns)
+    mine.memory.seen = n
     return mine
 
 
@@ -148,18 +148,18 @@ def test_new_slots_of_a_memory_with_room_stay(sbs: Callable[..., Sbs], batches: 
 
 
 def test_a_large_class_is_compared_in_part(sbs: Callable[..., Sbs]) -> None:
-    n = 2 * (3 * COMPARED)
+    n = 2 * (3 * MAX_COMPARED)
     mine = filled(sbs(memory=n), [float(i // 2) for i in range(n)], [0] * n, tries=n)
     found = mine.extremes([0], task=0)[0]
-    assert len(found) == 2 * int(0.2 * COMPARED)
+    assert len(found) == 2 * int(0.2 * MAX_COMPARED)
 
 
 def test_a_new_image_starts_with_its_first_look(sbs: Callable[..., Sbs], batches: Batches) -> None:
     mine = sbs(memory=6, steps=3)
     for batch in batches(3):
         mine.learn(batch)
-    assert int(mine.replay_memory.columns["tries"].min()) >= 1
-    assert (mine.replay_memory.columns["hits"] <= mine.replay_memory.columns["tries"]).all()
+    assert int(mine.memory.columns["tries"].min()) >= 1
+    assert (mine.memory.columns["hits"] <= mine.memory.columns["tries"]).all()
 
 
 def test_without_task_ids_the_stream_is_one_task(sbs: Callable[..., Sbs], batches: Batches) -> None:
@@ -167,7 +167,7 @@ def test_without_task_ids_the_stream_is_one_task(sbs: Callable[..., Sbs], batche
     for batch in batches(5):
         mine.learn(Batch(batch.x, batch.y, batch.step))
     assert (
-        mine.replay_memory.columns["tries"][:25].tolist()
+        mine.memory.columns["tries"][:25].tolist()
         == [5] * 5 + [4] * 5 + [3] * 5 + [2] * 5 + [1] * 5
     )
 
@@ -193,5 +193,5 @@ def test_a_speed_counts_from_enough_looks_on(
     sbs: Callable[..., Sbs], tries: int, ranked: bool
 ) -> None:
     mine = filled(sbs(memory=10, enough=4), [0.0] * 5 + [float(tries)] * 5, [0] * 10, tries)
-    label = next(iter(mine.replay_memory.filled))
+    label = next(iter(mine.memory.filled))
     assert bool(mine.extremes([label], 0)[label]) == ranked

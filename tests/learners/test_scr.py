@@ -59,7 +59,7 @@ def test_net_and_projection_are_trained_and_there_is_no_head(
     after = scr.model.state_dict()
     assert {name.split(".")[0] for name in after} == {"net", "project"}
     assert all(not torch.equal(before[name], after[name]) for name in after)
-    assert scr.readouts == ["mean", "ema-mean"]
+    assert list(scr.readouts()) == ["mean", "ema-mean"]
     assert scr.readout == "ema-mean"
     assert learner("scr", ema=0.0).readout == "mean"
 
@@ -163,6 +163,6 @@ def test_a_review_makes_the_means_of_before_stale(learner: Make, batches: Batche
     before = scr.scores(batch.x, "mean")
     scr.end_task(0, batch.x, batch.y)
     after = scr.scores(batch.x, "mean")
-    scr._means.clear()
+    scr.cache.clear()
     assert torch.equal(after, scr.scores(batch.x, "mean"))
     assert not torch.equal(after, before)

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from ocil.learners.state import below, load_optimizer_state, optimizer_state
+from ocil.learners.parts import OptimizerState
 
 Make = Callable[..., torch.optim.Optimizer]
 KINDS = {
@@ -31,7 +31,7 @@ def test_a_state_taken_up_elsewhere_gives_the_same_next_step(kind: Make) -> None
     p, optimizer = stepped(kind)
     q = torch.nn.Parameter(p.detach().clone())
     other = kind([q])
-    load_optimizer_state(other, below(optimizer_state(optimizer), "optimizer."))
+    OptimizerState(other).load_state_dict(OptimizerState(optimizer).state_dict(), 0)
     for each, own in ((p, optimizer), (q, other)):
         each.grad = torch.tensor([-1.0, 0.2])
         own.step()
@@ -40,17 +40,17 @@ def test_a_state_taken_up_elsewhere_gives_the_same_next_step(kind: Make) -> None
 
 @pytest.mark.parametrize(("saved", "into"), [("adam", "sgd"), ("sgd", "adam")])
 def test_a_state_of_another_kind_of_optimiser_is_refused(saved: str, into: str) -> None:
-    state = below(optimizer_state(stepped(KINDS[saved])[1]), "optimizer.")
+    state = OptimizerState(stepped(KINDS[saved])[1]).state_dict()
     other = KINDS[into]([torch.nn.Parameter(torch.zeros(2))])
     with pytest.raises(ValueError, match="the optimiser's state has"):
-        load_optimizer_state(other, state)
+        OptimizerState(other).load_state_dict(state, 0)
 
 
 def test_two_that_take_up_one_state_go_their_own_ways() -> None:
-    state = below(optimizer_state(stepped(KINDS["adam"])[1]), "optimizer.")
+    state = OptimizerState(stepped(KINDS["adam"])[1]).state_dict()
     others = [stepped(KINDS["adam"]) for _ in range(2)]
     for _, other in others:
-        load_optimizer_state(other, state)
+        OptimizerState(other).load_state_dict(state, 0)
     others[0][1].step()
     assert [float(other.state[p]["step"]) for p, other in others] == [2, 1]
     assert float(state["0.step"]) == 1

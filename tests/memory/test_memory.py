@@ -36,7 +36,7 @@ def check_lists(memory: Memory) -> None:
         assert sorted(slots) == [s for s, own in enumerate(memory.labels) if own == label]
     assert sum(map(len, memory.members)) == len(memory)
     for slot, label in enumerate(memory.labels):
-        assert memory.members[label][memory.place[slot]] == slot
+        assert memory.members[label][memory.index_in_class[slot]] == slot
     if memory.columns:
         assert memory.columns["y"][: len(memory)].tolist() == memory.labels
 
@@ -149,7 +149,7 @@ def test_draws_of_random_classes_end_when_the_classes_do() -> None:
 
 def test_bytes_of_the_filled_slots_count() -> None:
     memory = filled(capacity=100, stream=30)
-    assert memory.bytes_held == 30 * (4 + 8 + 4)
+    assert memory.nbytes == 30 * (4 + 8 + 4)
 
 
 # ------------------------------------------------------------------ state

@@ -27,8 +27,8 @@ def test_counts_per_class_and_read_out_against_a_loop() -> None:
     draw = np.random.default_rng(1)
     images = draw.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
     labels = draw.integers(0, 5, 60)
-    rows = evaluate(session, images, labels, 6, session.learner.readouts)
-    assert [row["readout"] for row in rows] == session.learner.readouts
+    rows = evaluate(session, images, labels, 6, session.learner.readouts())
+    assert [row["readout"] for row in rows] == session.learner.readouts()
     for row in rows:
         correct, total = [0] * 6, [0] * 6
         for image, label in zip(images, labels.tolist(), strict=True):
@@ -56,7 +56,7 @@ def test_evaluation_changes_no_state() -> None:
     session = taught([0, 1])
     before = session.state().sha256()
     images = np.zeros((4, *SHAPE), np.uint8)
-    evaluate(session, images, np.array([0, 1, 0, 1]), 2, session.learner.readouts)
+    evaluate(session, images, np.array([0, 1, 0, 1]), 2, session.learner.readouts())
     assert session.state().sha256() == before
 
 

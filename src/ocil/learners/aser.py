@@ -32,13 +32,14 @@ not twice; and the two passes whose gradients the reference throws away are left
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
+from ocil.learners.replay import ReplayLearner
 from ocil.memory import subsets
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
@@ -70,14 +71,14 @@ REFERENCE = {
 }
 
 
-class Aser(Learner):
+class Aser(ReplayLearner[AserSettings]):
     method = "aser"
     title = "Adversarial Shapley value replay"
     paper = (
         "Shim et al., Online Class-Incremental Continual Learning with Adversarial Shapley Value"
     )
     year = 2021
-    keeps = "Shapley, the largest values"
+    memory_policy = "Shapley, the largest values"
     needs_memory = True
     settings_type = AserSettings
     presets = {  # noqa: RUF012
@@ -92,32 +93,25 @@ class Aser(Learner):
         "reference/tiny-imagenet": {"per_class": 1, "candidates": 200},
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, AserSettings)
-        self.aser = settings
-        super().__init__(settings, *rest)
-
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
             loss = F.cross_entropy(self.logits(self.augmented(x)), y)
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            report["loss"] = self.optimizer_step(loss)
         self.remember(batch)
         return report
 
     @property
     def drawn(self) -> int:
         """Images in a class-balanced draw: half the memory at most, as there are two of them."""
-        wanted = self.aser.per_class * len(self.replay_memory.filled) or self.aser.candidates
-        return max(1, min(wanted, len(self.replay_memory) // 2))
+        wanted = self.settings.per_class * len(self.memory.filled) or self.settings.candidates
+        return max(1, min(wanted, len(self.memory) // 2))
 
     # ---------------------------------------------------------------- who is replayed
 
     def with_replay(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        if len(self.replay_memory) < self.replay_memory.capacity or not self.settings.replay:
+        if len(self.memory) < self.memory.capacity or not self.settings.replay:
             return super().with_replay(batch)
         old = self.adversaries(batch)
         x, y = batch.x.to(self.device), batch.y.to(self.device)
@@ -125,16 +119,16 @@ class Aser(Learner):
 
     def adversaries(self, batch: Batch) -> dict[str, torch.Tensor]:
         """The entries to replay with this batch, best first."""
-        draw, memory = self.generators["memory"], self.replay_memory
+        draw, memory = self.generators["memory"], self.memory
         size = max(self.drawn, min(self.settings.replay, len(memory) - 1))
         both = memory.choose(size + self.drawn, draw, "balanced")
-        slots, others = subsets.in_two(both, memory.labels, size, draw)
+        slots, others = subsets.split_balanced(both, memory.labels, size, draw)
         candidates, own = memory.read(slots), memory.read(others)
         z, z_stream, z_own = self.judged(candidates["x"], batch.x, own["x"])
         y = candidates["y"]
         score = losses.adversarial_shapley(
             self.worth(z_stream, batch.y, z, y), self.worth(z_own, own["y"], z, y),
-            self.aser.score,
+            self.settings.score,
         )  # fmt: skip
         best = score.argsort(descending=True, stable=True)[: self.settings.replay]
         return {name: column[best] for name, column in candidates.items()}
@@ -144,22 +138,22 @@ class Aser(Learner):
         """Features of raw images in eval mode, with the weights as they are, counted."""
         x = torch.cat([part.to(self.device) for part in parts])
         self.backbone_images += len(x)
-        return self.features(self.model, x).split([len(part) for part in parts])
+        return self.encode(self.model, x).split([len(part) for part in parts])
 
     def worth(
         self, z: torch.Tensor, y: torch.Tensor, z_candidate: torch.Tensor, y_candidate: torch.Tensor
     ) -> torch.Tensor:
         """Shapley values (E, N) of N candidates for E points."""
         agrees = y.to(self.device)[:, None] == y_candidate
-        return losses.knn_shapley(torch.cdist(z, z_candidate), agrees, self.aser.neighbours)
+        return losses.knn_shapley(torch.cdist(z, z_candidate), agrees, self.settings.neighbours)
 
     # ---------------------------------------------------------------- who stays
 
     def remember(self, batch: Batch) -> None:
         """Free slots first; what is left of the batch has to win its place."""
-        memory, n = self.replay_memory, len(batch.y)
-        if self.aser.update == "reservoir":
-            memory.reservoir(batch.x, batch.y, self.generators["memory"])
+        memory, n = self.memory, len(batch.y)
+        if self.settings.update == "reservoir":
+            super().remember(batch)
             return
         free = list(range(len(memory), min(memory.capacity, len(memory) + n)))
         memory.seen += n
@@ -172,9 +166,9 @@ class Aser(Learner):
 
     def contest(self, x: torch.Tensor, y: torch.Tensor) -> list[int]:
         """A slot for every image that is worth more than a candidate of the memory, -1 else."""
-        draw, memory = self.generators["memory"], self.replay_memory
+        draw, memory = self.generators["memory"], self.memory
         judges = memory.choose(self.drawn, draw, "balanced")
-        rivals = subsets.outside(len(memory), judges, self.aser.candidates, draw)
+        rivals = subsets.sample_excluding(len(memory), judges, self.settings.candidates, draw)
         judge, rival = memory.read(judges), memory.read(rivals)
         z_judge, z_rival, z_new = self.judged(judge["x"], rival["x"], x)
         rare = self.rare(y.tolist())
@@ -184,11 +178,13 @@ class Aser(Learner):
             torch.cat([z_rival, z_new]), torch.cat([rival["y"], y_new]),
         ).sum(0)  # fmt: skip
         # The memory keeps its lists on the host: the ranking has to be known there.
-        return subsets.won(value.argsort(descending=True, stable=True).tolist(), rivals)
+        return subsets.replacement_slots(
+            value.argsort(descending=True, stable=True).tolist(), rivals
+        )
 
     def rare(self, labels: list[int]) -> list[int]:
         """Items of a class with a share of the memory below t ~ U(0, 1 / classes seen)."""
         threshold = torch.rand((), generator=self.generators["method"]).item() / self.classes
-        members, most = self.replay_memory.members, threshold * len(self.replay_memory)
+        members, most = self.memory.members, threshold * len(self.memory)
         held = [len(members[c]) if c < len(members) else 0 for c in labels]
         return [i for i, count in enumerate(held) if count < most]

@@ -28,23 +28,24 @@ weights get a pair of their own for the newest task, since their logits lag behi
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 
 from ocil import losses
 from ocil.errors import OcilError
-from ocil.learners.learner import Learner, Reader
+from ocil.learners.learner import Report
 from ocil.learners.model import Model
+from ocil.learners.parts import count_bytes
 from ocil.learners.presets import mixed_in, on_colour
-from ocil.learners.state import below
+from ocil.learners.readouts import Features, Readout
+from ocil.learners.replay import ReplayLearner
 from ocil.memory import Memory
-from ocil.memory.holdout import held_out
+from ocil.memory.holdout import HeldOut
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -101,37 +102,65 @@ PRESETS = {
 }
 
 
-class Bic(Learner):
+class Bias(dict[str, torch.Tensor]):
+    """alpha and beta (2, L, C) for each set of weights."""
+
+    holds_samples: ClassVar[bool] = False
+
+    def __init__(self, names: Iterable[str], classifiers: int, device: torch.device) -> None:
+        super().__init__({name: torch.empty(2, classifiers, 0, device=device) for name in names})
+        self.classifiers, self.device = classifiers, device
+
+    def add(self, count: int) -> None:
+        """New classes have alpha = 1 and beta = 0."""
+        fresh = torch.tensor([1.0, 0.0], device=self.device)[:, None, None]
+        for name, bias in self.items():
+            self[name] = torch.cat([bias, fresh.expand(2, self.classifiers, count)], 2)
+
+    @property
+    def nbytes(self) -> int:
+        return count_bytes(self.values())
+
+    def state_dict(self) -> Mapping[str, torch.Tensor]:
+        return self
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
+        for name in self:
+            self[name] = state[name].to(self.device)
+            if self[name].shape != (2, self.classifiers, classes):
+                raise ValueError(f"the bias does not have one pair for each of {classes} classes")
+
+
+B = TypeVar("B", bound=BicSettings)
+
+
+class Bic(ReplayLearner[B]):
     method = "bic"
     title = "Bias correction"
     paper = "Wu et al., Large Scale Incremental Learning"
     year = 2019
     needs_tasks = True
     needs_memory = True
-    keeps = "reservoir, a tenth held out evenly over classes"
+    memory_policy = "reservoir, a tenth held out evenly over classes"
     own_readout = "corrected"
     settings_type = BicSettings
     presets = PRESETS
     classifiers = 1  # L
     drops = (0.4, 0.6, 0.8)  # shares of a task's epochs, schedule "steps"
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, BicSettings)
-        self.bic = settings
-        super().__init__(settings, *rest)
-        assert settings.memory is not None
-        part = min(settings.memory - 1, math.ceil(settings.held * settings.memory))
-        self.memory = Memory(settings.memory - part, self.device)
-        self.held = Memory(part, self.device)
-        self.held_marks: set[bytes] | None = None  # of the images held, made when wanted
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         names = ("live", "average") if self.average else ("live",)
-        self.bias = {n: torch.empty(2, self.classifiers, 0, device=self.device) for n in names}
+        self.bias = self.parts["bias"] = Bias(names, self.classifiers, self.device)
+
+    def build_memory(self, capacity: int | None) -> Memory:
+        """The memory without the part that is held out, which is a memory of its own."""
+        assert capacity is not None
+        part = min(capacity - 1, math.ceil(self.settings.held * capacity))
+        self.held = self.parts["held"] = HeldOut(part, self.device)
+        return super().build_memory(capacity - part)
 
     # ---------------------------------------------------------------- classifiers
-
-    def outputs(self, model: Model, x: torch.Tensor) -> torch.Tensor:
-        """Float images -> what the classifiers read, (n, ...)."""
-        return model.net(x)
 
     def classified(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
         """Logits (L, n, C) of all classifiers."""
@@ -146,7 +175,7 @@ class Bic(Learner):
     def begin_task(self, task: int) -> None:
         if self.classes:
             self.keep_teacher()
-        if self.bic.renew:
+        if self.settings.renew:
             self.optimizer.state.clear()
 
     @property
@@ -154,57 +183,37 @@ class Bic(Learner):
         """Classes of the tasks before (n)."""
         return self.teacher.head.classes if self.teacher else 0
 
-    def meet(self, y: torch.Tensor) -> None:
-        super().meet(y)
-        for name, bias in self.bias.items():
-            if more := self.classes - bias.shape[2]:
-                fresh = bias.new_tensor([1.0, 0.0])[:, None, None].expand(2, len(bias[0]), more)
-                self.bias[name] = torch.cat([bias, fresh], 2)
+    def grow(self, classes: int) -> None:
+        super().grow(classes)
+        self.bias.add(classes - self.classes)
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
         batch = self.without_held(batch)
-        if self.bic.schedule == "steps":
+        if self.settings.schedule == "steps":
             self.drop_lr(batch, self.drops)
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
             if len(y) > 1:  # at the start all may be held out, and batch norm needs two
                 loss = self.loss(self.augmented(x), y, self.weights(batch))
-                self.descend(loss)
-                report["loss"] = loss.detach()
-        if len(batch.y) and (batch.epoch == 0 or self.bic.reoffer):
-            assert self.memory is not None
-            self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+                report["loss"] = self.optimizer_step(loss)
+        if len(batch.y) and (batch.epoch == 0 or self.settings.reoffer):
+            self.remember(batch)
         return report
 
     def without_held(self, batch: Batch) -> Batch:
         """The batch without images held out: now, or in a later epoch those that were."""
-        if batch.epoch:
-            if self.held_marks is None:
-                images = self.held.columns["x"][: len(self.held)] if len(self.held) else ()
-                self.held_marks = {_mark(image) for image in images}
-            kept = [i for i, image in enumerate(batch.x) if _mark(image) not in self.held_marks]
-        else:
-            kept = [i for i, label in enumerate(batch.y.tolist()) if not self.hold(batch, i, label)]
-        if len(kept) == len(batch.y):
-            return batch
-        return replace(batch, x=batch.x[kept], y=batch.y[kept])
-
-    def hold(self, batch: Batch, item: int, label: int) -> bool:
-        """Hold an image out if its class has not enough; says whether it was."""
         held, draw = self.held, self.generators["memory"]
-        slot = held_out(held.members, label, held.capacity, self.classes, draw)
-        if slot < 0:
-            return False
-        held.write([slot], batch.x[item : item + 1], batch.y[item : item + 1])
-        held.seen = max(held.seen, len(held))
-        self.held_marks = None
-        return True
+        if batch.epoch:
+            kept = [i for i, image in enumerate(batch.x) if image not in held]
+        else:
+            pairs = zip(batch.x, batch.y, strict=True)
+            kept = [i for i, p in enumerate(pairs) if not held.hold(*p, self.classes, draw)]
+        return replace(batch, x=batch.x[kept], y=batch.y[kept])
 
     def loss(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """sum_i w_i L^i over the classifiers, on augmented images (n, ...)."""
-        bias, old, t = self.bias["live"], self.old, self.bic.temperature
+        bias, old, t = self.bias["live"], self.old, self.settings.temperature
         z = self._corrected(self.model, x, bias)  # (L, n, C)
         flat = F.cross_entropy(z.flatten(0, 1), y.repeat(len(z)), reduction="none")
         ce = flat.view(len(z), -1).mean(1)  # (L,)
@@ -215,67 +224,38 @@ class Bic(Learner):
         # The shared loss carries the factor T^2, which BiC has not.
         pairs = zip(z[..., :old], wanted, strict=True)
         kd = torch.stack([losses.distillation(a, b, t) for a, b in pairs]) / t**2
-        if self.bic.weighting == "sum":
-            return weights @ (ce + self.bic.distill * kd)
+        if self.settings.weighting == "sum":
+            return weights @ (ce + self.settings.distill * kd)
         share = old / max(self.classes, old + 1)  # a task without new classes still learns
         return weights @ ((1 - share) * ce + share * kd)
 
     def _corrected(self, model: Model, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         self.backbone_images += len(x)
-        return losses.bias_corrected(self.classified(model, self.outputs(model, x)), bias)
+        return losses.bias_corrected(self.classified(model, self.forward_features(model, x)), bias)
 
     @torch.no_grad()
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
         """Fit the pair of the task's classes on the held-out images, for both sets of weights."""
-        self._means.clear()
+        self.cache.clear()
         if not 0 < self.old < self.classes or not len(self.held):
             return
         x, y = (self.held.columns[name][: len(self.held)] for name in ("x", "y"))
-        s, before = self.bic, self.bias["live"]
+        s, before = self.settings, self.bias["live"]
         for name in self.bias:
-            model = self.average.model if name == "average" and self.average else self.model
             self.backbone_images += len(x)
-            logits = self.classified(model, self.features(model, x))
+            model = self.spaces[name]
+            logits = self.classified(model, self.encode(model, x))
             self.bias[name] = losses.fit_bias(
                 logits, y, before, self.old, steps=s.bias_steps, lr=s.bias_lr, decay=s.bias_decay
             )
 
     # ---------------------------------------------------------------- reading
 
-    def own_readers(self) -> dict[str, Reader]:
-        return super().own_readers() | {"corrected": self.read_corrected}
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
+        corrected = Readout(lambda f: self.corrected(f, space)[-1], lambda f: f[space])
+        return super().readouts_in(space, model) | {"corrected": corrected}
 
-    def read_corrected(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
-        """Corrected logits (n, C) of the last classifier."""
-        return self.all_corrected(model, outputs)[-1]
-
-    def all_corrected(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+    def corrected(self, features: Features, space: str) -> torch.Tensor:
         """Corrected logits (L, n, C) of all classifiers."""
-        name = "live" if model is self.model else "average"
-        return losses.bias_corrected(self.classified(model, outputs), self.bias[name])
-
-    # ---------------------------------------------------------------- state
-
-    @property
-    def extra_bytes(self) -> int:
-        mine = sum(bias.numel() * bias.element_size() for bias in self.bias.values())
-        return super().extra_bytes + self.held.bytes_held + mine
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        held = {f"held.{k}": v for k, v in self.held.state_dict().items()}
-        return super().state_dict() | held | {f"bias.{k}": v for k, v in self.bias.items()}
-
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        super().load_state_dict(state)
-        self.held_marks = None
-        self.held.load_state_dict(below(state, "held."), self.classes)
-        bias = {name: state[f"bias.{name}"].to(self.device) for name in self.bias}
-        if any(b.shape != (2, self.classifiers, self.classes) for b in bias.values()):
-            raise ValueError(f"the bias has not one pair for each of {self.classes} classes")
-        self.bias = bias
-
-
-def _mark(image: torch.Tensor) -> bytes:
-    """Tells an image that is held out from the others when it comes again."""
-    raw = image.detach().cpu().contiguous().numpy().tobytes()
-    return hashlib.blake2b(raw, digest_size=16).digest()
+        logits = self.classified(self.spaces[space], features[space])
+        return losses.bias_corrected(logits, self.bias[space])

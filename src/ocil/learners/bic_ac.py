@@ -35,10 +35,10 @@ from torch import nn
 
 from ocil import losses
 from ocil.learners.bic import OFFLINE, OFFLINE_DATA, ONLINE, Bic, BicSettings
-from ocil.learners.learner import CHUNK, Reader, as_float, evaluating
 from ocil.learners.model import Model
+from ocil.learners.readouts import Features, Readout
+from ocil.learners.replay import evaluating
 from ocil.nets.heads import GrowingLinear
-from ocil.settings import Settings
 from ocil.stream import Batch
 
 START = 0.01  # weight of every auxiliary classifier in the first of several epochs
@@ -103,7 +103,7 @@ def taps(net: Any, x: torch.Tensor) -> list[torch.Tensor]:
     return net.forward_blocks(x)[1:] if hasattr(net, "forward_blocks") else net.forward_stages(x)
 
 
-class BicAc(Bic):
+class BicAc(Bic[BicAcSettings]):
     method = "bic-ac"
     title = "Bias correction with auxiliary classifiers"
     paper = (
@@ -116,17 +116,12 @@ class BicAc(Bic):
     presets = PRESETS
     drops = (0.3, 0.6, 0.8)
 
-    def __init__(self, settings: Settings, shape: Sequence[int], *rest: Any) -> None:
-        assert isinstance(settings, BicAcSettings)
-        self.ac, self.shape = settings, shape
-        super().__init__(settings, shape, *rest)
-
     def build_model(self, net: nn.Module) -> Model:
         model = Branched(net, self.generators["init"], self.shape)
         self.classifiers = len(model.branches) + 1
         return model
 
-    def outputs(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+    def forward_features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
         assert isinstance(model, Branched)
         return model.outputs(x)
 
@@ -137,27 +132,23 @@ class BicAc(Bic):
         return torch.cat([others, final[None]])
 
     def weights(self, batch: Batch) -> torch.Tensor:
-        ends, branches = (self.ac.first, self.ac.last), self.classifiers - 1
+        ends, branches = (self.settings.first, self.settings.last), self.classifiers - 1
         ladder = torch.linspace(*ends, branches) if branches != 1 else torch.tensor([sum(ends) / 2])
-        if self.ac.ramp and batch.epochs > 1:
+        if self.settings.ramp and batch.epochs > 1:
             ladder = START + batch.epoch / (batch.epochs - 1) * (ladder - START)
         return torch.cat([ladder, torch.ones(1)]).to(self.device)
 
-    def features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
-        with evaluating(model):
-            chunks = x.to(self.device).split(CHUNK)
-            return torch.cat([self.outputs(model, as_float(chunk)) for chunk in chunks])
-
-    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """Without the logits of the branches."""
-        return features[:, -model.head.features :]
-
-    def own_readers(self) -> dict[str, Reader]:
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         """No class means: what is read here is more than features."""
+
+        def points(features: Features) -> torch.Tensor:  # without the logits of the branches
+            return features[space][:, -model.head.features :]
+
+        def confident(features: Features) -> torch.Tensor:
+            return losses.most_confident(self.corrected(features, space))
+
         return {
-            "head": lambda model, outputs: self.classified(model, outputs)[-1],
-            "corrected": self.read_corrected,
-            "confident": lambda model, outputs: losses.most_confident(
-                self.all_corrected(model, outputs)
-            ),
+            "head": Readout(lambda f: model.head(points(f)), points),
+            "corrected": Readout(lambda f: self.corrected(f, space)[-1], points),
+            "confident": Readout(confident, points),
         }

@@ -49,7 +49,9 @@ def describe(learner: type[Learner], known: Mapping[str, Field] | None = None) -
     fields = documented(learner.settings_type, known or {})
     facts = (learner.title, learner.paper, learner.year, learner.needs_tasks)
     presets = learner.presets or {"default": {}}
-    return Method(learner.method, *facts, learner.keeps, learner.own_readout, fields, presets)
+    return Method(
+        learner.method, *facts, learner.memory_policy, learner.own_readout, fields, presets
+    )
 
 
 def documented(kind: type, known: Mapping[str, Field] = MappingProxyType({})) -> dict[str, Field]:

@@ -40,9 +40,10 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import CHUNK, Learner, evaluating
+from ocil.learners.learner import Report
 from ocil.learners.model import Model
 from ocil.learners.presets import mixed_in, on_colour
+from ocil.learners.replay import CHUNK, ReplayLearner, evaluating
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
@@ -101,13 +102,13 @@ class ProjectedModel(Model):
         return self.project(self.net(x))
 
 
-class Co2l(Learner):
+class Co2l(ReplayLearner[Co2lSettings]):
     method = "co2l"
     title = "Contrastive continual learning"
     paper = "Cha et al., Co2L: Contrastive Continual Learning"
     year = 2021
     needs_tasks = True
-    keeps = "random, equal shares of all classes, chosen at the end of each task"
+    memory_policy = "random, equal shares of all classes, chosen at the end of each task"
     settings_type = Co2lSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
@@ -127,14 +128,10 @@ class Co2l(Learner):
         ),
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, Co2lSettings)
-        self.co2l = settings
-        super().__init__(settings, *rest)
-        self.model: ProjectedModel
+    model: ProjectedModel
 
     def build_model(self, net: torch.nn.Module) -> ProjectedModel:
-        return ProjectedModel(net, self.co2l.projection, self.generators["init"])
+        return ProjectedModel(net, self.settings.projection, self.generators["init"])
 
     # ---------------------------------------------------------------- representation
 
@@ -142,9 +139,8 @@ class Co2l(Learner):
         if self.classes:
             self.keep_teacher()
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        s = self.co2l
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
+        s = self.settings
         if s.schedule == "cosine":
             share = (1 + math.cos(math.pi * batch.epoch / batch.epochs)) / 2
             for group in self.optimizer.param_groups:
@@ -164,8 +160,7 @@ class Co2l(Learner):
                 relations = losses.relation_distillation(u, self.past(views), s.kappa, s.kappa_past)
                 loss = loss + s.distill * relations
                 report["relations"] = relations.detach()
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            report["loss"] = self.optimizer_step(loss)
         return report
 
     @torch.no_grad()
@@ -173,18 +168,18 @@ class Co2l(Learner):
         """Projections (n, p) of the same views under the weights of before the task."""
         assert isinstance(self.teacher, ProjectedModel)
         self.backbone_images += len(views)
-        return self.teacher.train(self.co2l.teacher_mode == "train").embed(views)
+        return self.teacher.train(self.settings.teacher_mode == "train").embed(views)
 
     # ---------------------------------------------------------------- end of a task
 
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
         x, y = images, labels
-        if self.memory is not None and len(self.memory):
-            old = self.memory.read(range(len(self.memory)))
-            x, y = torch.cat([x, old["x"].cpu()]), torch.cat([y, old["y"].cpu()])
-        for model in [self.model, self.average.model] if self.average else [self.model]:
+        if len(self.memory):
+            old_x, old_y = self.memory_items()
+            x, y = torch.cat([x, old_x.cpu()]), torch.cat([y, old_y.cpu()])
+        for model in self.spaces.values():
             self.fit_head(model, x, y)
-        if self.memory is not None:
+        if self.memory.capacity:
             draw, labelled = self.generators["memory"], labels.tolist()
             held = exemplars.by_class(self.memory.labels, self.classes)
             items, slots = exemplars.exchange(
@@ -196,11 +191,11 @@ class Co2l(Learner):
             )
             self.memory.seen += len(labelled)
             self.memory.write(slots, images[items], labels[items])
-        self._means.clear()
+        self.cache.clear()
 
     def fit_head(self, model: Model, x: torch.Tensor, y: torch.Tensor) -> None:
         """Fit the linear classifier on frozen features of x, every class drawn equally often."""
-        s = self.co2l
+        s = self.settings
         chance = 1 / torch.bincount(y)[y]
         y, w = y.to(self.device), torch.zeros_like(model.head.weight, requires_grad=True)
         b = torch.zeros_like(model.head.bias, requires_grad=True)
@@ -221,8 +216,8 @@ class Co2l(Learner):
     @torch.no_grad()
     def linear_inputs(self, model: Model, x: torch.Tensor) -> Iterator[torch.Tensor]:
         """Eval-mode features (n, d) of an augmented view of x for each epoch of the classifier."""
-        views, wanted = [], self.co2l.linear_views
-        for epoch in range(self.co2l.linear_epochs):
+        views, wanted = [], self.settings.linear_views
+        for epoch in range(self.settings.linear_epochs):
             if epoch >= wanted:
                 yield views[epoch % wanted]
                 continue
@@ -230,6 +225,6 @@ class Co2l(Learner):
             with evaluating(model):
                 parts = (self.augmented(part.to(self.device)) for part in x.split(CHUNK))
                 z = torch.cat([model.net(part) for part in parts])
-            if wanted < self.co2l.linear_epochs:  # else none is used twice
+            if wanted < self.settings.linear_epochs:  # else none is used twice
                 views.append(z)
             yield z

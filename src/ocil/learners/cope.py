@@ -16,7 +16,7 @@ class in equal parts. No task identity; while one class is known, only its proto
 | h        | model.net                  | feature extractor                                |
 | V, v     | model.project              | linear layer to d dimensions                     |
 | d        | settings.dimension         | size of the embedding                            |
-| p_c      | self.prototypes            | (C, d)                                           |
+| p_c      | evolution.prototypes       | (C, d)                                           |
 | T        | settings.tau               | temperature                                      |
 | m        | settings.inertia           | how slowly prototypes move                       |
 | n_iter   | settings.steps             | steps per batch, each with its own replay        |
@@ -31,7 +31,6 @@ weights the same prototypes are read in their space.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -39,9 +38,11 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner, Reader
+from ocil.learners.learner import Report
 from ocil.learners.model import Model, Projected
-from ocil.learners.readouts import Centroids
+from ocil.learners.parts import Values
+from ocil.learners.readouts import Centroids, Features, Readout
+from ocil.learners.replay import ReplayLearner
 from ocil.memory.class_reservoir import ClassReservoir
 from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
@@ -67,13 +68,57 @@ _TEN = {"retrieval": "balanced"}
 _MANY = {"tau": 0.05, "inertia": 0.9}  # the original's for CIFAR-100
 
 
-class Cope(Learner):
+class Evolution(Values):
+    """The prototypes (C, d), and how many images of each class were offered to the memory."""
+
+    saved: ClassVar[tuple[str, ...]] = ("prototypes", "met")
+
+    def __init__(self, dimension: int, device: torch.device) -> None:
+        self.prototypes = torch.zeros(0, dimension, device=device)
+        self.reservoir = ClassReservoir()
+
+    @property
+    def met(self) -> list[int]:
+        return self.reservoir.met
+
+    @met.setter
+    def met(self, met: list[int]) -> None:
+        self.reservoir = ClassReservoir(met)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + 8 * len(self.met)
+
+    def add(self, count: int, generator: torch.Generator) -> None:
+        """p_c = u / |u|, u ~ U(0, 1)^d, for `count` new classes."""
+        u = torch.rand(count, self.prototypes.shape[1], generator=generator)
+        fresh = F.normalize(u, dim=1).to(self.prototypes.device)
+        self.prototypes = torch.cat([self.prototypes, fresh])
+
+    def move(self, z: torch.Tensor, y: torch.Tensor, inertia: float) -> None:
+        """p_c <- m p_c + (1 - m) mean of z (n, d) of class c, for the classes in y (n,)."""
+        p = self.prototypes
+        sums = torch.zeros_like(p).index_add_(0, y, z)
+        counts = torch.bincount(y, minlength=len(p))[:, None]  # (C, 1)
+        target = torch.where(counts > 0, sums / counts.clamp(min=1), p)
+        self.prototypes = torch.lerp(target, p, inertia)
+
+    def centroids(self) -> Centroids:
+        ids = torch.arange(len(self.prototypes), device=self.prototypes.device)
+        return Centroids(self.prototypes, ids, torch.ones_like(ids, dtype=torch.float32))
+
+    def check(self, classes: int) -> None:
+        if len(self.prototypes) != classes or len(self.met) != classes:
+            raise ValueError(f"there is not one prototype for each of {classes} classes")
+
+
+class Cope(ReplayLearner[CopeSettings]):
     method = "cope"
     title = "Continual prototype evolution"
     paper = "De Lange and Tuytelaars, Continual Prototype Evolution"
     year = 2021
     needs_memory = True
-    keeps = "equal shares, a reservoir a class"
+    memory_policy = "equal shares, a reservoir a class"
     own_readout = "prototype"
     settings_type = CopeSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -102,21 +147,21 @@ class Cope(Learner):
         "reference/tiny-imagenet": _MANY | {"steps": 5},
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, CopeSettings)
-        self.cope = settings
-        super().__init__(settings, *rest)
-        self.prototypes = torch.zeros(0, settings.dimension, device=self.device)
-        self.reservoir = ClassReservoir()
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.evolution = self.parts["cope"] = Evolution(self.settings.dimension, self.device)
 
     def build_model(self, net: torch.nn.Module) -> Model:
         features = int(net.features)  # pyright: ignore
-        return Projected(net, Projection(features, 0, self.cope.dimension, self.generators["init"]))
+        return Projected(
+            net, Projection(features, 0, self.settings.dimension, self.generators["init"])
+        )
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        assert self.memory is not None
-        self.meet(batch.y)
-        self.start_prototypes()
+    def grow(self, classes: int) -> None:
+        super().grow(classes)
+        self.evolution.add(classes - self.classes, self.generators["init"])
+
+    def step(self, batch: Batch) -> Report:
         report, embedded, classes = {}, [], []
         for step in range(self.settings.steps):
             x, y = self.with_replay(batch)
@@ -127,65 +172,26 @@ class Cope(Learner):
             classes.append(y[:used])
             if self.classes > 1:
                 loss = losses.pseudo_prototypical_proxy(
-                    z, y, self.prototypes, self.cope.tau, self.cope.repel
+                    z, y, self.evolution.prototypes, self.settings.tau, self.settings.repel
                 )
-                self.descend(loss)
-                report["loss"] = loss.detach()
-        self.move_prototypes(torch.cat(embedded), torch.cat(classes))
-        self.reservoir.offer(self.memory, batch.x, batch.y, self.generators["memory"])
+                report["loss"] = self.optimizer_step(loss)
+        self.evolution.move(torch.cat(embedded), torch.cat(classes), self.settings.inertia)
+        draw = self.generators["memory"]
+        self.evolution.reservoir.offer(self.memory, batch.x, batch.y, draw)
         return report
-
-    def start_prototypes(self) -> None:
-        """p_c = u / |u|, u ~ U(0, 1)^d, for the classes that have none."""
-        count = self.classes - len(self.prototypes)
-        if count:
-            u = torch.rand(count, self.cope.dimension, generator=self.generators["init"])
-            fresh = F.normalize(u, dim=1).to(self.device)
-            self.prototypes = torch.cat([self.prototypes, fresh])
-
-    def move_prototypes(self, z: torch.Tensor, y: torch.Tensor) -> None:
-        """p_c <- m p_c + (1 - m) mean of z (n, d) of class c, for the classes in y (n,)."""
-        sums = torch.zeros_like(self.prototypes).index_add_(0, y, z)
-        counts = torch.bincount(y, minlength=self.classes)[:, None]  # (C, 1)
-        target = torch.where(counts > 0, sums / counts.clamp(min=1), self.prototypes)
-        self.prototypes = torch.lerp(target, self.prototypes, self.cope.inertia)
 
     # ---------------------------------------------------------------- reading
 
-    def own_readers(self) -> dict[str, Reader]:
-        return {"prototype": self.read_prototype, "mean": self.read_mean}
-
-    def read_prototype(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """p_c.z, the similarity of the embedding to every prototype."""
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
+        """p_c.z, the similarity of the embedding to every prototype, and the class means."""
         assert isinstance(model, Projected)
-        return model.project(features) @ self.prototypes.T
 
-    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        assert isinstance(model, Projected)
-        means = self.readout.endswith("mean")
-        return super().as_read(model, features) if means else model.project(features)
+        def embed(features: Features) -> torch.Tensor:
+            return model.project(features[space])
 
-    def centroids(self) -> Centroids | None:
-        """The prototypes, one a class, where they are what counts."""
-        if self.readout.endswith("mean"):
-            return super().centroids()
-        ids = torch.arange(len(self.prototypes), device=self.device)
-        return Centroids(self.prototypes, ids, torch.ones_like(ids, dtype=torch.float32))
-
-    # ---------------------------------------------------------------- state
-
-    @property
-    def extra_bytes(self) -> int:
-        return super().extra_bytes + 4 * self.prototypes.numel() + 8 * self.classes
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        met = torch.tensor(self.reservoir.met, dtype=torch.int64)
-        return super().state_dict() | {"cope.prototypes": self.prototypes, "cope.met": met}
-
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        super().load_state_dict(state)
-        prototypes, met = state["cope.prototypes"], state["cope.met"]
-        if prototypes.shape != (self.classes, self.cope.dimension) or len(met) != self.classes:
-            raise ValueError(f"there is not one prototype for each of {self.classes} classes")
-        self.prototypes = prototypes.to(self.device, torch.float32, copy=True)
-        self.reservoir = ClassReservoir(met.tolist())
+        own = Readout(
+            lambda f: embed(f) @ self.evolution.prototypes.T,
+            embed,
+            lambda: self.evolution.centroids(),
+        )
+        return {"prototype": own, "mean": self.mean_readout(space)}

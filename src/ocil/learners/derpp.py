@@ -33,7 +33,8 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
+from ocil.learners.replay import ReplayLearner
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -88,7 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Derpp(Learner):
+class Derpp(ReplayLearner[DerppSettings]):
     method = "derpp"
     title = "Dark experience replay"
     paper = "Buzzega et al., Dark Experience for General Continual Learning"
@@ -97,11 +98,8 @@ class Derpp(Learner):
     settings_type = DerppSettings
     presets = PRESETS
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        s, memory = self.settings, self.memory
-        assert isinstance(s, DerppSettings)
-        assert memory is not None
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
+        s = self.settings
         if s.schedule == "steps":
             self.drop_lr(batch, (0.7, 0.9))
         x, y = batch.x.to(self.device), batch.y.to(self.device)
@@ -110,33 +108,29 @@ class Derpp(Learner):
             logits = self.logits(self.augmented(x))
             arrived = logits.detach() if arrived is None else arrived
             loss = F.cross_entropy(logits, y)
-            if len(memory) and s.replay:
+            if len(self.memory) and s.replay:
                 loss = loss + s.alpha * self.dark_loss() + s.beta * self.label_loss()
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            report["loss"] = self.optimizer_step(loss)
         if arrived is not None and (batch.epoch == 0 or s.reoffer):
-            self.remember(batch, arrived)
+            self.remember_logits(batch, arrived)
         return report
 
     def replayed(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Logits of a fresh draw in a fresh augmentation, and the entries drawn."""
-        assert self.memory is not None
         s = self.settings
         old = self.memory.draw(s.replay, self.generators["memory"], s.retrieval)
         return self.logits(self.augmented(old["x"])), old
 
     def dark_loss(self) -> torch.Tensor:
         logits, old = self.replayed()
-        assert isinstance(self.settings, DerppSettings)
         return losses.stored_logits(logits, old["logits"], old["known"], self.settings.outputs)
 
     def label_loss(self) -> torch.Tensor:
         logits, old = self.replayed()
         return F.cross_entropy(logits, old["y"])
 
-    def remember(self, batch: Batch, logits: torch.Tensor) -> None:
+    def remember_logits(self, batch: Batch, logits: torch.Tensor) -> None:
         """Offer the batch with its logits; rows stored before are made as wide, once a class."""
-        assert self.memory is not None
         columns = self.memory.columns
         if "logits" in columns and (more := self.classes - columns["logits"].shape[1]):
             columns["logits"] = F.pad(columns["logits"], (0, more))
@@ -146,7 +140,6 @@ class Derpp(Learner):
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         super().load_state_dict(state)
-        assert self.memory is not None
         if filled := len(self.memory):
             logits = self.memory.columns["logits"]
             known = self.memory.columns["known"][:filled]

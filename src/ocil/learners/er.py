@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
 from ocil.learners.presets import on_colour
+from ocil.learners.replay import ReplayLearner
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -47,7 +47,7 @@ PRESETS = {
 }
 
 
-class Er(Learner):
+class Er(ReplayLearner[ErSettings]):
     method = "er"
     title = "Experience replay"
     paper = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning"
@@ -55,17 +55,13 @@ class Er(Learner):
     settings_type = ErSettings
     presets = PRESETS
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        assert isinstance(self.settings, ErSettings)
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
         report = {}
-        if not (self.settings.skip_first and self.memory is not None and not len(self.memory)):
+        if not (self.settings.skip_first and self.memory.capacity and not len(self.memory)):
             for _ in range(self.settings.steps):
                 x, y = self.with_replay(batch)
-                x, y = self.in_views(x, y, len(batch.y), self.settings.views)
+                x, y = self.augment_views(x, y, len(batch.y), self.settings.views)
                 loss = F.cross_entropy(self.logits(x), y)
-                self.descend(loss)
-                report["loss"] = loss.detach()
-        if self.memory is not None:
-            self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+                report["loss"] = self.optimizer_step(loss)
+        self.remember(batch)
         return report

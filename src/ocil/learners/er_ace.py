@@ -26,17 +26,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
 from ocil.learners.presets import on_colour
+from ocil.learners.replay import ReplayLearner
 from ocil.settings import Settings
 from ocil.stream import Batch
 
 
-class ErAce(Learner):
+class ErAce(ReplayLearner[Settings]):
     method = "er-ace"
     title = "Replay with an asymmetric cross-entropy"
     paper = "Caccia et al., New Insights on Reducing Abrupt Representation Change in Online CL"
@@ -52,8 +52,7 @@ class ErAce(Learner):
         **on_colour("reference", {"augment": "partial", "width": 64}),
     }
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
@@ -62,8 +61,6 @@ class ErAce(Learner):
             loss = losses.restricted_cross_entropy(logits[old:], y[old:], among)
             if old:
                 loss = loss + F.cross_entropy(logits[:old], y[:old])
-            self.descend(loss)
-            report["loss"] = loss.detach()
-        if self.memory is not None:
-            self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+            report["loss"] = self.optimizer_step(loss)
+        self.remember(batch)
         return report

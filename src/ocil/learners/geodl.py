@@ -42,10 +42,11 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
 from ocil.learners.model import Model
 from ocil.learners.presets import mixed_in, on_colour
 from ocil.learners.readouts import class_means
+from ocil.learners.replay import ReplayLearner
 from ocil.memory import exemplars
 from ocil.nets.heads import CosineHead
 from ocil.nets.resnet import ResNet18
@@ -94,13 +95,13 @@ class CosineModel(Model):
         self.head = CosineHead(self.head.features, generator, scale=scale)  # pyright: ignore
 
 
-class Geodl(Learner):
+class Geodl(ReplayLearner[GeodlSettings]):
     method = "geodl"
     title = "Distillation along the geodesic between feature subspaces"
     paper = "Simon et al., On Learning the Geodesic Path for Incremental Learning"
     year = 2021
     needs_tasks = True
-    keeps = "herded, equal shares of all classes, chosen at the end of each task"
+    memory_policy = "herded, equal shares of all classes, chosen at the end of each task"
     settings_type = GeodlSettings
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
@@ -114,53 +115,48 @@ class Geodl(Learner):
         **mixed_in("reference", 128, {"cifar10": 10_000, "cifar100": 5_000}),
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, GeodlSettings)
-        self.geodl = settings
-        super().__init__(settings, *rest)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         # Right after the step and before the average: neither decay nor moments move them.
         self.optimizer.register_step_post_hook(lambda *_: self._hold_old())
 
     def build_model(self, net: torch.nn.Module) -> CosineModel:
-        return CosineModel(net, self.geodl.scale, self.generators["init"])
+        return CosineModel(net, self.settings.scale, self.generators["init"])
 
     # ---------------------------------------------------------------- learning
 
     def begin_task(self, task: int) -> None:
         if self.classes:
             self.keep_teacher()
-        if self.geodl.renew:
+        if self.settings.renew:
             self.optimizer.state.clear()
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        known = self.classes
-        self.meet(batch.y)
-        if self.teacher and self.geodl.imprint and self.classes > known:
-            self.imprint(batch, known)
-        if self.geodl.schedule == "steps":
-            drops = (4 * batch.epoch >= 2 * batch.epochs) + (4 * batch.epoch >= 3 * batch.epochs)
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.lr * 0.1**drops
+    def step(self, batch: Batch) -> Report:
+        if self.teacher and self.settings.imprint and self.classes > self.known:
+            self.imprint(batch, self.known)
+        if self.settings.schedule == "steps":
+            self.drop_lr(batch, (0.5, 0.75))
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
             x = self.augmented(x)
             features, z = self.describe(self.model, x)
             loss = F.cross_entropy(self.model.head(features), y)
-            if self.teacher and self.geodl.distill:
+            if self.teacher and self.settings.distill:
                 with torch.no_grad():
                     _, past = self.describe(self.teacher, x)
-                kept = losses.geodesic_distillation(z, past, self.geodl.subspace, self.geodl.form)
+                kept = losses.geodesic_distillation(
+                    z, past, self.settings.subspace, self.settings.form
+                )
                 loss = loss + self.strength(self.teacher.head.classes) * kept
                 report["distillation"] = kept.detach()
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            report["loss"] = self.optimizer_step(loss)
         return report
 
     def strength(self, old: int) -> float:
         """lambda sqrt(C_old / C_new)."""
-        whole = self.geodl.classes_per_task if self.geodl.adaptive == "task" else 1
-        return self.geodl.distill * math.sqrt(old / max(whole, self.classes - old))
+        whole = self.settings.classes_per_task if self.settings.adaptive == "task" else 1
+        return self.settings.distill * math.sqrt(old / max(whole, self.classes - old))
 
     def describe(self, model: Model, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (n, d) for the head, and those that are distilled, from one pass, counted."""
@@ -176,7 +172,7 @@ class Geodl(Learner):
         """Vectors of classes from `known` on: their mean direction, as long as the old ones are."""
         new = batch.y >= known
         self.backbone_images += int(new.sum())
-        z = self.features(self.model, batch.x[new])
+        z = self.encode(self.model, batch.x[new])
         means = class_means(z, batch.y[new].to(self.device), self.classes)[known:]
         weight = self.model.head.weight
         weight[known:] = means * weight[:known].norm(dim=1).mean()
@@ -185,7 +181,7 @@ class Geodl(Learner):
 
     @torch.no_grad()
     def _hold_old(self) -> None:
-        if self.geodl.freeze_old and self.teacher:
+        if self.settings.freeze_old and self.teacher:
             old = self.teacher.head.weight
             self.model.head.weight[: len(old)] = old
 
@@ -193,10 +189,10 @@ class Geodl(Learner):
 
     @torch.no_grad()
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
-        if self.memory is None:
+        if not self.memory.capacity:
             return
         self.backbone_images += len(images)
-        z = F.normalize(self.features(self.model, images), dim=1)
+        z = F.normalize(self.encode(self.model, images), dim=1)
         ranks = self.memory.columns["rank"].tolist() if len(self.memory) else []
         held = exemplars.by_class(self.memory.labels, self.classes)
         items, slots = exemplars.exchange(
@@ -210,4 +206,4 @@ class Geodl(Learner):
         rank = self.memory.seen + torch.arange(len(items))
         self.memory.seen += len(labels)
         self.memory.write(slots, images[items], labels[items], rank=rank)
-        self._means.clear()
+        self.cache.clear()

@@ -19,11 +19,11 @@ p the softmax on X_mix; w = 1 for the first 5 batches of a task. The memory is a
 
 | symbol   | here                              | meaning                                      |
 |----------|-----------------------------------|----------------------------------------------|
-| T        | classes from `self.older` on      | classes first seen in this task              |
+| T        | classes from balance.older on     | classes first seen in this task              |
 | 22, 64   | settings.current, settings.replay | images of T from the memory, size of X_mix   |
 | 2        | settings.mix                      | weight of the mix                            |
 | 5        | settings.warmup                   | batches of a task without weights            |
-| R        | self.masses[0] / self.masses[1]   | accumulated gradient of each logit, up, down |
+| R        | balance.masses[0] / masses[1]     | accumulated gradient of each logit, up, down |
 
 Differs from the reference code: the head is trained throughout (there it is replaced at every task
 and forgotten by the optimiser), passes without a loss are left out, old and new are told apart by
@@ -36,7 +36,6 @@ the weaker augmentation of the original).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,8 +43,10 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
+from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
+from ocil.learners.replay import ReplayLearner
 from ocil.memory import exemplars, subsets
 from ocil.settings import Settings
 from ocil.stream import Batch
@@ -63,7 +64,33 @@ class GsaSettings(Settings):
     """Second view: the first one mirrored, or another augmentation of the image."""
 
 
-class Gsa(Learner):
+class Balance(Values):
+    """The accumulated gradients, and where in a task the stream is."""
+
+    saved: ClassVar[tuple[str, ...]] = ("counts", "masses")
+
+    def __init__(self, device: torch.device) -> None:
+        self.counts = [-1, 0, 0]  # task, classes first seen before it, its batches so far
+        self.masses = torch.zeros(2, 0, device=device)  # (2, C): up, down
+
+    @property
+    def older(self) -> int:
+        return self.counts[1]
+
+    @property
+    def batches(self) -> int:
+        return self.counts[2]
+
+    def begin_batch(self, task: int, known: int) -> None:
+        same = task == self.counts[0]
+        self.counts = [task, self.older if same else known, self.batches + 1 if same else 1]
+
+    def check(self, classes: int) -> None:
+        if self.masses.shape != (2, classes) or not 0 <= self.older <= classes:
+            raise ValueError(f"the accumulated gradients are not those of {classes} classes")
+
+
+class Gsa(ReplayLearner[GsaSettings]):
     method = "gsa"
     title = "Gradient self-adaptation"
     paper = "Guo et al., Dealing with Cross-Task Class Discrimination in Online Continual Learning"
@@ -81,41 +108,32 @@ class Gsa(Learner):
         **on_colour("reference", {"net": "resnet18-global", "width": 64, "augment": "moderate"}),
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, GsaSettings)
-        self.gsa = settings
-        super().__init__(settings, *rest)
-        self.task = -1
-        self.older = 0  # classes first seen before this task
-        self.batches = 0  # of this task, before this one
-        self.masses = torch.zeros(2, 0, device=self.device)  # (2, C): up, down
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.balance = self.parts["gsa"] = Balance(self.device)
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        assert self.memory is not None
-        task = 0 if batch.task is None else batch.task
-        if task != self.task:
-            self.task, self.older, self.batches = task, self.classes, 0
-        self.meet(batch.y)
-        self.masses = F.pad(self.masses, (0, self.classes - self.masses.shape[1]))
+    def grow(self, classes: int) -> None:
+        super().grow(classes)
+        self.balance.masses = F.pad(self.balance.masses, (0, classes - self.classes))
+
+    def step(self, batch: Batch) -> Report:
+        self.balance.begin_batch(0 if batch.task is None else batch.task, self.known)
         report = {}
         for _ in range(self.settings.steps):
-            loss = self.loss(*self.choose(batch))
-            self.descend(loss)
-            report["loss"] = loss.detach()
-        self.batches += 1
-        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+            report["loss"] = self.optimizer_step(self.loss(*self.choose(batch)))
+        self.remember(batch)
         return report
 
     def choose(self, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Raw images and classes of X_new and of X_mix; the mix ends with the older classes."""
-        assert self.memory is not None
         members, draw = self.memory.members, self.generators["memory"]
         size, seen = self.settings.replay, self.classes
-        recent = range(self.older, seen)
-        slots = subsets.of_classes(members, recent, self.gsa.current, draw)
+        recent = range(self.balance.older, seen)
+        slots = subsets.of_classes(members, recent, self.settings.current, draw)
         slots = exemplars.shuffled(slots, draw)  # the mix takes the first of them
         x, y = self._joined(batch.x.to(self.device), batch.y.to(self.device), slots)
-        old = subsets.of_classes(members, range(self.older), size * self.older // seen, draw)
+        before = self.balance.older
+        old = subsets.of_classes(members, range(before), size * before // seen, draw)
         first = size * len(recent) // seen or int(not old)
         return x, y, *self._joined(x[:first], y[:first], old)
 
@@ -123,7 +141,6 @@ class Gsa(Learner):
         self, x: torch.Tensor, y: torch.Tensor, slots: list[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Images and classes, followed by those of some slots of the memory."""
-        assert self.memory is not None
         if not slots:
             return x, y
         held = self.memory.read(slots)
@@ -132,7 +149,7 @@ class Gsa(Learner):
     def views(self, x: torch.Tensor) -> torch.Tensor:
         """(n, ...) raw -> (2n, ...): all first views, then all second ones."""
         first = self.augmented(x)
-        mirrored = self.gsa.mirror and x.dim() == 4
+        mirrored = self.settings.mirror and x.dim() == 4
         return torch.cat([first, first.flip(3) if mirrored else self.augmented(x)])
 
     def loss(
@@ -142,28 +159,11 @@ class Gsa(Learner):
         y, mix_y = y.repeat(2), mix_y.repeat(2)
         # A class of an older task that comes back has to be among those that compete.
         among = losses.present(y, self.classes)
-        among[self.older :] = True
+        among[self.balance.older :] = True
         new = losses.restricted_cross_entropy(self.logits(self.views(x)), y, among)
         logits = self.logits(self.views(mix_x))
-        self.masses += torch.stack(losses.gradient_masses(logits, mix_y))
-        weights = losses.adaptive_weights(*self.masses)
-        if self.batches < self.gsa.warmup:
+        self.balance.masses += torch.stack(losses.gradient_masses(logits, mix_y))
+        weights = losses.adaptive_weights(*self.balance.masses)
+        if self.balance.batches <= self.settings.warmup:
             weights = torch.ones_like(weights)
-        return self.gsa.mix * losses.weighted_cross_entropy(logits, mix_y, weights) + new
-
-    # ---------------------------------------------------------------- state
-
-    @property
-    def extra_bytes(self) -> int:
-        return super().extra_bytes + 8 * self.classes
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        counts = torch.tensor([self.task, self.older, self.batches])
-        return super().state_dict() | {"gsa.counts": counts, "gsa.masses": self.masses}
-
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        super().load_state_dict(state)
-        self.task, self.older, self.batches = state["gsa.counts"].tolist()
-        self.masses = state["gsa.masses"].to(self.device, torch.float32, copy=True)
-        if self.masses.shape != (2, self.classes) or not 0 <= self.older <= self.classes:
-            raise ValueError(f"the accumulated gradients are not those of {self.classes} classes")
+        return self.settings.mix * losses.weighted_cross_entropy(logits, mix_y, weights) + new

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.augment import views
-from ocil.learners.learner import as_float
 from ocil.learners.model import Model
+from ocil.learners.replay import as_float
 from ocil.losses import holistic_scores
 from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting

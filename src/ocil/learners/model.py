@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -15,7 +16,7 @@ from ocil.nets.projection import Projection
 class Model(nn.Module):
     """net: images (n, ...) -> features (n, d); head: features -> logits (n, classes seen).
 
-    A method with more parts (projections, experts) makes a subclass in `Learner.build_model`: all
+    A method with more parts (projections, experts) makes a subclass in `build_model`: all
     parameters are trained, averaged and saved, and every head among them grows.
     """
 
@@ -67,6 +68,8 @@ class WeightAverage:
     the updates so far: the first steps, far from any good weights, are forgotten quickly.
     """
 
+    holds_samples: ClassVar[bool] = False
+
     def __init__(self, model: Model, decay: float) -> None:
         self.decay = decay
         self.updates = 0
@@ -93,14 +96,21 @@ class WeightAverage:
             self._pairs = [mine[n] for n in names], [live[n] for n in names]
         return self._pairs
 
-    def load(self, state: dict[str, torch.Tensor]) -> None:
-        self.updates = int(state.pop("updates"))
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {**self.model.state_dict(), "updates": torch.tensor(self.updates)}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
+        weights = {name: value for name, value in state.items() if name != "updates"}
+        self.updates = int(state["updates"])
         if self.updates < 0:
             raise ValueError(f"the average has {self.updates} updates")
-        self.model.load_state_dict(state)
-        rows = [[head.classes for head in model.heads] for model in (self.model, self.live)]
-        if rows[0] != rows[1]:
-            raise ValueError("the averaged head has not the rows of the head")
+        self.model.load_state_dict(weights)
+        if any(head.classes != classes for head in self.model.heads):
+            raise ValueError(f"the averaged head does not have one row for each of {classes}")
         self._pairs = None
 
     @torch.no_grad()

@@ -30,18 +30,21 @@ layer. Without task ids the stream is one task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from ocil import losses
-from ocil.learners.learner import CHUNK, Learner, Reader, as_float, evaluating
+from ocil.learners.learner import Report
 from ocil.learners.model import Model
+from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
-from ocil.learners.readouts import class_means, nearest_mean
+from ocil.learners.readouts import Features, Readout, class_means, nearest_mean
+from ocil.learners.replay import ReplayLearner, as_float
 from ocil.memory import subsets
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
@@ -51,7 +54,7 @@ from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
 PROJECTED = 128  # width of the contrastive space
-Part = tuple[torch.Tensor, torch.Tensor]
+Images = tuple[torch.Tensor, torch.Tensor]  # (n, ...), class ids (n,)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,24 @@ class Experts(Model):
         return [*self.early_heads, self.head]
 
 
-class Mose(Learner):
+class CurrentTask(Values):
+    """The number of the current task and its classes so far."""
+
+    saved: ClassVar[tuple[str, ...]] = ("task", "current")
+
+    def __init__(self) -> None:
+        self.task, self.current = -1, list[int]()
+
+    def meet(self, task: int, labels: list[int]) -> None:
+        before = self.current if task == self.task else []
+        self.task, self.current = task, sorted({*before, *labels})
+
+    def check(self, classes: int) -> None:
+        if any(not 0 <= c < classes for c in self.current):
+            raise ValueError("the current task has classes that do not exist")
+
+
+class Mose(ReplayLearner[MoseSettings]):
     method = "mose"
     title = "Multi-level online sequential experts"
     paper = (
@@ -117,145 +137,120 @@ class Mose(Learner):
         **on_colour("reference", {"inputs": "standardized", "augment": "strong"}),
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, MoseSettings)
-        self.mose = settings
-        self.task = -1
-        self.current: list[int] = []  # classes of the current task so far
-        super().__init__(settings, *rest)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.progress = self.parts[""] = CurrentTask()
 
     def build_model(self, net: nn.Module) -> Model:
         return Experts(net, self.generators["init"])
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
-        task = -1 if batch.task is None else batch.task
-        before = self.current if task == self.task else []
-        self.task, self.current = task, sorted({*before, *batch.y.tolist()})
+    def step(self, batch: Batch) -> Report:
+        self.progress.meet(-1 if batch.task is None else batch.task, batch.y.tolist())
         report = {}
         for _ in range(self.settings.steps):
-            new, old = self.parts(batch)
+            new, old = self.divide(batch)
             loss = self.loss(self.views(new), self.views(old), report)
-            self.descend(loss)
-            report["loss"] = loss.detach()
-        self.replay_memory.reservoir(batch.x, batch.y, self.generators["memory"])
+            report["loss"] = self.optimizer_step(loss)
+        self.remember(batch)
         return report
 
-    def parts(self, batch: Batch) -> tuple[Part, Part]:
+    def divide(self, batch: Batch) -> tuple[Images, Images]:
         """N and P of the step: images of the current task, and older ones; raw."""
         x, y = batch.x.to(self.device), batch.y.to(self.device)
-        n, replay, now = len(y), self.settings.replay, len(self.current)
-        older = [c for c in self.replay_memory.filled if c not in self.current]
+        n, replay, now = len(y), self.settings.replay, len(self.progress.current)
+        older = [c for c in self.memory.filled if c not in self.progress.current]
         first = now == self.classes
-        own = self.drawn(self.current, replay if first else max(replay // 2 - n, 0))
+        own = self.drawn(self.progress.current, replay if first else max(replay // 2 - n, 0))
         fresh = 0 if first else min(replay * now // self.classes, n)
         past = 0 if first else min(replay - fresh, PER_CLASS * self.classes)
         return _join((x, y), own), _join((x[:fresh], y[:fresh]), self.drawn(older, past))
 
-    def drawn(self, classes: list[int], wanted: int) -> Part | None:
+    def drawn(self, classes: list[int], wanted: int) -> Images | None:
         """Images of the memory, uniformly from all of the classes; none if it has none."""
-        memory = self.replay_memory
+        memory = self.memory
         slots = subsets.of_classes(memory.members, classes, wanted, self.generators["memory"])
         entries = memory.read(slots) if slots else {}
         return (entries["x"], entries["y"]) if slots else None
 
-    def views(self, part: Part) -> Part:
+    def views(self, part: Images) -> Images:
         """Float views (4 n, ...) of n images, or 2 n where there are no mirrored ones."""
         x, y = as_float(part[0]), part[1]
-        if self.mose.mirror and x.dim() == 4:
+        if self.settings.mirror and x.dim() == 4:
             x, y = torch.cat([x, x.flip(-1)]), y.repeat(2)
         return torch.cat([x, self.augmented(x)]), y.repeat(2)
 
-    def loss(self, new: Part, old: Part, report: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, new: Images, old: Images, report: dict[str, torch.Tensor]) -> torch.Tensor:
         model = self.model
         assert isinstance(model, Experts)
         (x, y), n = _join(new, old), len(new[1])
         self.backbone_images += len(x)
         features = model.stages(x)
-        among = losses.present(torch.tensor(self.current, device=self.device), self.classes)
+        among = losses.present(
+            torch.tensor(self.progress.current, device=self.device), self.classes
+        )
         student = model.adapt(features[-1])
         total = x.new_zeros(())
         for i, h in enumerate(features):
             logits = model.classifiers[i](h)
             # In the first task this is the softmax over all classes: there are no others.
             total = total + losses.restricted_cross_entropy(logits[:n], y[:n], among)
-            total = total + losses.supervised_contrastive(model.projections[i](h), y, self.mose.tau)
+            total = total + losses.supervised_contrastive(
+                model.projections[i](h), y, self.settings.tau
+            )
             if len(y) > n:
-                total = total + self.mose.memory_weight * F.cross_entropy(logits[n:], y[n:])
+                total = total + self.settings.memory_weight * F.cross_entropy(logits[n:], y[n:])
         gaps = [losses.reverse_distillation(student, h) for h in features[:-1]]
-        if gaps and self.mose.reverse:
+        if gaps and self.settings.reverse:
             reverse = torch.stack(gaps).sum()
             report["reverse"] = reverse.detach()
-            total = total + self.mose.reverse * reverse
+            total = total + self.settings.reverse * reverse
         return total
 
     # ---------------------------------------------------------------- reading
 
-    def own_readers(self) -> dict[str, Reader]:
-        more = {"moe-head": self.read_all_heads, "moe-mean": self.read_all_means}
-        return super().own_readers() | more
-
-    def features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
-        """Eval-mode features (n, S d) of raw images: those of all experts, the last one's last."""
+    def forward_features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+        """(n, S d): the features of all experts, the last one's last."""
         assert isinstance(model, Experts)
-        with evaluating(model):
-            chunks = x.to(self.device).split(CHUNK)
-            return torch.cat([torch.cat(model.stages(as_float(c)), 1) for c in chunks])
+        return torch.cat(model.stages(x), 1)
 
-    def _by_expert(self, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(n, S d) -> S times (n, d)."""
-        return z.split(self.model.head.features, 1)
-
-    def as_read(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """The last expert's, but where all experts have a say."""
-        alone = "moe" not in self.readout
-        return super().as_read(model, self._by_expert(features)[-1] if alone else features)
-
-    def read_head(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        return model.head(self._by_expert(features)[-1])
-
-    def read_all_heads(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """Mean of the logits of all experts."""
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
+        """The last expert's head and means, and the mean over all experts of both ("moe")."""
         assert isinstance(model, Experts)
-        pairs = zip(model.classifiers, self._by_expert(features), strict=True)
-        return torch.stack([classify(z) for classify, z in pairs]).mean(0)
 
-    def read_mean(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        return self._to_means(model, features)[-1]
+        def experts(features: Features) -> tuple[torch.Tensor, ...]:  # S times (n, d)
+            return features[space].split(model.head.features, 1)
 
-    def read_all_means(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """Mean over the experts of minus the squared distance to their class means."""
-        return self._to_means(model, features).mean(0)
+        def last(features: Features) -> torch.Tensor:
+            return experts(features)[-1]
 
-    def _to_means(self, model: Model, features: torch.Tensor) -> torch.Tensor:
-        """Minus the squared distances of unit features to class means: (S, n, C)."""
-        memory = self.replay_memory
-        parts = self._by_expert(features)
-        if not len(memory):
-            return features.new_full((len(parts), len(features), self.classes), -torch.inf)
-        if model not in self._means:
-            old = self.features(model, memory.columns["x"][: len(memory)])
-            y = memory.columns["y"][: len(memory)]
-            each = [class_means(z, y, self.classes) for z in self._by_expert(old)]
-            self._means[model] = torch.stack(each)
-        return torch.stack([nearest_mean(*p) for p in zip(parts, self._means[model], strict=True)])
+        def heads(features: Features) -> torch.Tensor:  # (S, n, C)
+            pairs = zip(model.classifiers, experts(features), strict=True)
+            return torch.stack([classify(z) for classify, z in pairs])
 
-    # ---------------------------------------------------------------- state
+        def means(features: Features) -> torch.Tensor:  # (S, n, C)
+            return self.distances_to_means(space, experts(features))
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        mine = {"task": torch.tensor(self.task), "current": torch.tensor(self.current)}
-        return super().state_dict() | mine
+        return {
+            "head": Readout(lambda f: model.head(last(f)), last),
+            "mean": Readout(lambda f: means(f)[-1], lambda f: F.normalize(last(f), dim=1)),
+            "moe-head": Readout(lambda f: heads(f).mean(0), lambda f: f[space]),
+            "moe-mean": Readout(lambda f: means(f).mean(0), lambda f: F.normalize(f[space], dim=1)),
+        }
 
-    def load_state_dict(self, state: Any) -> None:
-        super().load_state_dict(state)
-        self.task, self.current = int(state["task"]), state["current"].long().tolist()
-        if any(not 0 <= c < self.classes for c in self.current):
-            raise ValueError("the current task has classes that do not exist")
+    def distances_to_means(self, space: str, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Minus the squared distances of S times (n, d) to class means, unit length: (S, n, C)."""
+        if not len(self.memory):
+            return parts[0].new_full((len(parts), len(parts[0]), self.classes), -torch.inf)
+        if space not in self.cache:
+            x, y = self.memory_items()
+            old = self.features(x)[space].split(parts[0].shape[1], 1)
+            self.cache[space] = torch.stack([class_means(z, y, self.classes) for z in old])
+        return torch.stack([nearest_mean(*p) for p in zip(parts, self.cache[space], strict=True)])
 
 
-def _join(part: Part, more: Part | None) -> Part:
+def _join(part: Images, more: Images | None) -> Images:
     if more is None:
         return part
     return torch.cat([part[0], more[0]]), torch.cat([part[1], more[1]])

@@ -41,12 +41,10 @@ from ocil import losses
 from ocil.augment import views
 from ocil.errors import OcilError
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
 from ocil.learners.presets import on_colour
-from ocil.settings import Settings
+from ocil.learners.replay import ReplayLearner
 from ocil.stream import Batch
-
-Parts = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ _COLOUR = {
 }  # fmt: skip
 
 
-class Ocm(Learner):
+class Ocm(ReplayLearner[OcmSettings]):
     method = "ocm"
     title = "Mutual information maximisation"
     paper = "Guo et al., Online Continual Learning through Mutual Information Maximization"
@@ -99,53 +97,48 @@ class Ocm(Learner):
         **on_colour("reference", _COLOUR, _DATA),
     }
 
-    def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
-        assert isinstance(settings, OcmSettings)
-        self.ocm = settings
+    def __init__(self, settings: OcmSettings, shape: Any, *given: Any) -> None:
         views.check("ocm", shape)
-        super().__init__(settings, shape, *rest)
+        super().__init__(settings, shape, *given)
         assert isinstance(self.model, HolisticModel)
         self.embedder = self.model
 
     def build_model(self, net: torch.nn.Module) -> HolisticModel:
-        return HolisticModel(net, self.ocm.projection, self.generators["init"])
+        return HolisticModel(net, self.settings.projection, self.generators["init"])
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        optimizer = super()._optimizer()
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        optimizer = super().build_optimizer()
         for group in optimizer.param_groups:
             if "betas" in group:
-                group["betas"] = (group["betas"][0], self.ocm.beta2)
+                group["betas"] = (group["betas"][0], self.settings.beta2)
         return optimizer
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, batch: Batch) -> Parts:
-        assert self.memory is not None
-        self.meet(batch.y)
-        parts: Parts = {}
+    def step(self, batch: Batch) -> Report:
+        parts: Report = {}
         for _ in range(self.settings.steps):
             x, y = batch.x.to(self.device), batch.y.to(self.device)
             later = self.teacher is not None and self.settings.replay and len(self.memory)
             parts = self.later_parts(x, y) if later else self.first_parts(x, y)
             parts["loss"] = torch.stack(list(parts.values())).sum()
-            self.descend(parts["loss"])
-        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+            self.optimizer_step(parts["loss"])
+        self.remember(batch)
         return {name: part.detach() for name, part in parts.items()}
 
-    def first_parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
+    def first_parts(self, x: torch.Tensor, y: torch.Tensor) -> Report:
         z, f = self.embed(turned_pairs(x, self.augmented).flatten(0, 2))
         return {
-            "stream": losses.paired_infonce(self.compare(z, f, self.ocm.similarity_first), y),
+            "stream": losses.paired_infonce(self.compare(z, f, self.settings.similarity_first), y),
             "entropy": F.cross_entropy(self.logits(self.augmented(x)), y),
         }
 
-    def later_parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
-        assert self.memory is not None
+    def later_parts(self, x: torch.Tensor, y: torch.Tensor) -> Report:
         assert isinstance(self.teacher, HolisticModel)
         snapshot = self.teacher.train()  # as the reference: batch norm uses the batch
-        wanted = min(self.settings.replay, self.ocm.replay_per_class * self.classes)
+        wanted = min(self.settings.replay, self.settings.replay_per_class * self.classes)
         old = self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
-        m, y_m, c = old["x"], old["y"], self.ocm.similarity
+        m, y_m, c = old["x"], old["y"], self.settings.similarity
         stream, memory = (turned_pairs(images, self.augmented) for images in (x, m))
         z, f = self.embed(torch.cat([stream.flatten(0, 2), memory.flatten(0, 2)]))
         z, z_m = z.tensor_split([2 * views.TURNS * len(x)])
@@ -159,10 +152,10 @@ class Ocm(Learner):
         plain = (slice(None), 0)  # of (16, 2, m, ...): turned, not augmented
         z_now = z_m.unflatten(0, memory.shape[:3])[plain].flatten(0, 1)
         z_then = self.recall(snapshot.embed, memory[plain].flatten(0, 1))[0]
-        parts["snapshot"] = losses.infonce(z_now @ z_then.T / self.ocm.tau, y_m)
-        if self.ocm.distill:
+        parts["snapshot"] = losses.infonce(z_now @ z_then.T / self.settings.tau, y_m)
+        if self.settings.distill:
             then = self.recall(snapshot, self.augmented(m))  # classes of finished tasks
-            parts["distill"] = self.ocm.distill * F.mse_loss(logits[:, : then.shape[1]], then)
+            parts["distill"] = self.settings.distill * F.mse_loss(logits[:, : then.shape[1]], then)
         return parts
 
     def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -170,7 +163,7 @@ class Ocm(Learner):
         return self.embedder.embed(x)
 
     def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
-        return similarities(z, f, factor, self.ocm.tau, self.generators["method"])
+        return similarities(z, f, factor, self.settings.tau, self.generators["method"])
 
     @torch.no_grad()
     def recall(self, snapshot: Any, x: torch.Tensor) -> Any:

@@ -35,9 +35,8 @@ reading (preset `reference` reads the live ones). Without task borders all is a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -45,13 +44,13 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.augment import views
 from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
-from ocil.learners.learner import Learner, as_float
+from ocil.learners.learner import Report
+from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
+from ocil.learners.replay import ReplayLearner, as_float
 from ocil.memory import feedback
-from ocil.settings import Settings, setting
+from ocil.settings import setting
 from ocil.stream import Batch
-
-Parts = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,28 @@ _COLOUR = {
 }  # fmt: skip
 
 
-class Onpro(Learner):
+class Past(Values):
+    """Whether a task is over, and the prototypes (k, p) of the step before with their classes."""
+
+    saved: ClassVar[tuple[str, ...]] = ("finished", "prototypes", "prototype_classes")
+
+    def __init__(self, dimension: int, device: torch.device) -> None:
+        self.finished, self.dimension, self.device = False, dimension, device
+        self.forget_prototypes()
+
+    def forget_prototypes(self) -> None:
+        self.prototypes = torch.empty(0, self.dimension, device=self.device)
+        self.prototype_classes = torch.empty(0, dtype=torch.int64, device=self.device)
+
+    def check(self, classes: int) -> None:
+        z, y = self.prototypes, self.prototype_classes
+        if z.shape != (len(y), self.dimension):
+            raise ValueError("there is not one prototype for each of its classes")
+        if len(y) and not 0 <= y.min() <= y.max() < classes:
+            raise ValueError("there are prototypes of classes that do not exist")
+
+
+class Onpro(ReplayLearner[OnproSettings]):
     method = "onpro"
     title = "Online prototypes"
     paper = "Wei et al., Online Prototype Learning for Online Continual Learning"
@@ -116,41 +136,36 @@ class Onpro(Learner):
         **on_colour("reference", _COLOUR, _DATA),
     }
 
-    def __init__(self, settings: Settings, shape: Any, *rest: Any) -> None:
-        assert isinstance(settings, OnproSettings)
-        self.onpro = settings
+    def __init__(self, settings: OnproSettings, shape: Any, *given: Any) -> None:
         views.check("onpro", shape)
-        super().__init__(settings, shape, *rest)
+        super().__init__(settings, shape, *given)
         assert isinstance(self.model, HolisticModel)
         self.embedder = self.model
-        self.finished = False  # the first task
-        self.forget_prototypes()
+        self.past = self.parts[""] = Past(self.embedder.projection_size, self.device)
 
     def build_model(self, net: torch.nn.Module) -> HolisticModel:
-        return HolisticModel(net, self.onpro.projection, self.generators["init"])
+        return HolisticModel(net, self.settings.projection, self.generators["init"])
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, batch: Batch) -> Parts:
-        assert self.memory is not None
-        self.meet(batch.y)
-        parts: Parts = {}
+    def step(self, batch: Batch) -> Report:
+        parts: Report = {}
         for _ in range(self.settings.steps):
-            parts = self.parts(batch.x.to(self.device), batch.y.to(self.device))
+            parts = self.loss_terms(batch.x.to(self.device), batch.y.to(self.device))
             parts["loss"] = torch.stack(list(parts.values())).sum()
-            self.descend(parts["loss"])
-        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+            self.optimizer_step(parts["loss"])
+        self.remember(batch)
         return {name: part.detach() for name, part in parts.items()}
 
-    def parts(self, x: torch.Tensor, y: torch.Tensor) -> Parts:
+    def loss_terms(self, x: torch.Tensor, y: torch.Tensor) -> Report:
         """The terms of the loss for raw images x (n, ...) of the stream, y (n,)."""
         old = self.replayed()
-        mixed = self.feedback(**old) if old and self.finished else None
+        mixed = self.feedback(**old) if old and self.past.finished else None
         seen = {"seen": self.seen(**old)} if old else {}
         turned = [turned_pairs(v, self.augmented) for v in ([x, mixed.x] if mixed else [x])]
         z, f = self.embed(torch.cat([v.flatten(0, 2) for v in turned]))
         cut, n = 2 * views.TURNS * len(x), len(x)
-        c = self.onpro.similarity if self.finished else self.onpro.similarity_first
+        c = self.settings.similarity if self.past.finished else self.settings.similarity_first
         parts = {
             "stream": losses.paired_infonce(self.compare(z[:cut], f[:cut], c), y),
             "new": self.equilibrium(z[: 2 * n], y),  # the first turn is none
@@ -166,10 +181,9 @@ class Onpro(Learner):
 
     def replayed(self) -> dict[str, torch.Tensor]:
         """Raw images x and classes y of the replay batch; nothing while there are none."""
-        assert self.memory is not None
         wanted = self.settings.replay
-        if self.finished:
-            wanted = min(wanted, self.onpro.replay_per_class * self.classes)
+        if self.past.finished:
+            wanted = min(wanted, self.settings.replay_per_class * self.classes)
         if not wanted or not len(self.memory):
             return {}
         return self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
@@ -178,21 +192,20 @@ class Onpro(Learner):
         """L_seen of the replay batch, whose prototypes are kept for the next feedback."""
         x = as_float(x)
         z, _ = self.embed(torch.cat([x, self.augmented(x)]))
-        self.prototypes = losses.batch_prototypes(z.detach().unflatten(0, (2, -1)).mean(0), y)
-        self.prototype_classes = y
+        self.past.prototypes = losses.batch_prototypes(z.detach().unflatten(0, (2, -1)).mean(0), y)
+        self.past.prototype_classes = y
         return self.equilibrium(z, y)
 
     def feedback(self, x: torch.Tensor, y: torch.Tensor) -> Mixed:
         """APF of the replay batch: as many images, some of them mixed."""
-        assert self.memory is not None
-        x, m, s, draw = as_float(x), len(y), self.onpro, self.generators["method"]
-        if not len(self.prototypes):
+        x, m, s, draw = as_float(x), len(y), self.settings, self.generators["method"]
+        if not len(self.past.prototypes):
             return Mixed(x, y, y, x.new_zeros(m))
-        known = self.prototype_classes.cpu()  # pairs of classes are chosen on the CPU
+        known = self.past.prototype_classes.cpu()  # pairs of classes are chosen on the CPU
         kept = losses.first_of_each(known).nonzero()[:, 0]
         kept = kept[known[kept].argsort()]  # of a pair the class that came earlier is the first
         wanted = m - int((1 - s.guided) * m)
-        pairs = feedback.close_pairs(self.prototypes.cpu()[kept], wanted, draw)
+        pairs = feedback.close_pairs(self.past.prototypes.cpu()[kept], wanted, draw)
         shares = feedback.pair_shares(pairs, s.mixup, s.mixup_shape, draw)
         asked = known[kept][pairs].T.flatten().tolist()  # first classes, then second ones
         slots = feedback.members_of(asked, self.memory.members, self.memory.labels, draw)
@@ -210,43 +223,15 @@ class Onpro(Learner):
     def equilibrium(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """OPE of z (2n, p), the second views after the first."""
         first, second = z.chunk(2)
-        return losses.prototype_equilibrium(first, second, y, self.onpro.prototype_tau)
+        return losses.prototype_equilibrium(first, second, y, self.settings.prototype_tau)
 
     def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         self.backbone_images += len(x)
         return self.embedder.embed(x)
 
     def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
-        return similarities(z, f, factor, self.onpro.tau, self.generators["method"])
-
-    def forget_prototypes(self) -> None:
-        self.prototypes = torch.empty(0, self.embedder.projection_size, device=self.device)
-        self.prototype_classes = torch.empty(0, dtype=torch.int64, device=self.device)
+        return similarities(z, f, factor, self.settings.tau, self.generators["method"])
 
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
-        self.finished = True
-        self.forget_prototypes()
-
-    # ---------------------------------------------------------------- state
-
-    @property
-    def extra_bytes(self) -> int:
-        held = (self.prototypes, self.prototype_classes)
-        return super().extra_bytes + sum(t.numel() * t.element_size() for t in held)
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        return super().state_dict() | {
-            "finished": torch.tensor(self.finished),
-            "prototypes": self.prototypes,
-            "prototype_classes": self.prototype_classes,
-        }
-
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        super().load_state_dict(state)
-        self.finished = bool(state["finished"])
-        z, y = state["prototypes"], state["prototype_classes"]
-        if z.shape != (len(y), self.embedder.projection_size) or y.dtype != torch.int64:
-            raise ValueError("the prototypes have not one row for each of their classes")
-        if len(y) and not 0 <= y.min() <= y.max() < self.classes:
-            raise ValueError("there are prototypes of classes that do not exist")
-        self.prototypes, self.prototype_classes = z.to(self.device), y.to(self.device)
+        self.past.finished = True
+        self.past.forget_prototypes()

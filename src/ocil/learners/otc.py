@@ -36,14 +36,14 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
+from ocil.learners.learner import Report
 from ocil.learners.model import Headless, Model
-from ocil.learners.otc_reading import MixtureReadouts, unit
+from ocil.learners.otc_reading import MixtureReadouts, Wrapped, unit
 from ocil.learners.otc_settings import PRESETS, OtcSettings, mixture_settings
 from ocil.memory import admission, policies
 from ocil.mixture import FittedMixtures, Mixtures
 from ocil.mixture.inside import Inside
 from ocil.mixture.whitening import PooledCovariance
-from ocil.settings import Settings
 from ocil.stream import Batch
 
 
@@ -53,15 +53,13 @@ class Otc(MixtureReadouts):
     paper = "Tran et al., An Optimal Transport-driven Approach for Cultivating Latent Space"
     year = 2026
     needs_memory = True
-    keeps = "centroids, which choose as many as a reservoir admits"
+    memory_policy = "centroids, which choose as many as a reservoir admits"
     own_readout = "similarity"
     settings_type = OtcSettings
     presets = PRESETS
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, OtcSettings)
-        self.otc, self.tau = settings, settings.tau
-        super().__init__(settings, *rest)
+    def __init__(self, settings: OtcSettings, *given: Any) -> None:
+        super().__init__(settings, *given)
         dim = self.model.head.features
         kind = mixture_settings(settings, fixed=not self.model.heads)
         form = Mixtures if settings.fit == "follow" else FittedMixtures
@@ -69,6 +67,9 @@ class Otc(MixtureReadouts):
         self.needs_tasks = settings.refresh or settings.fit == "task"
         self.pooled = PooledCovariance(dim, settings.pooling, settings.ridge, self.device)
         self.inside = Inside(self.mixtures)
+        self.gradient_steps += self.preserves_apart
+        own = {"mixtures": self.mixtures, "pooled": self.pooled, "inside": self.inside}
+        self.parts |= {name: Wrapped(part) for name, part in own.items()}
 
     def build_model(self, net: torch.nn.Module) -> Model:
         """Where the net has nothing to train (`identity`, a frozen backbone): mixtures only."""
@@ -77,62 +78,53 @@ class Otc(MixtureReadouts):
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        if self.otc.schedule == "steps":
+    def step(self, batch: Batch) -> Report:
+        if self.settings.schedule == "steps":
             self.drop_lr(batch, (0.7, 0.9))
         report = self.train(batch) if self.model.heads else self.follow(batch)
-        if self.otc.fit == "refit" and (batch.step + 1) % self.otc.refit_every == 0:
-            self.refit(*self.held())
+        if self.settings.fit == "refit" and (batch.step + 1) % self.settings.refit_every == 0:
+            self.refit(*self.memory_without())
         return report
 
-    def train(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def train(self, batch: Batch) -> Report:
         """Gradient steps, then the mixtures, then the memory."""
-        self.greet(batch.y)
         x, y = batch.x, batch.y
         report = {}
         for _ in range(self.settings.steps):
             x, y = self.with_replay(batch)
-            shown = self.in_views(x, y, len(batch.y), self.otc.views)
-            loss = self.joint_loss(*shown, len(batch.y) * self.otc.views, report)
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            shown = self.augment_views(x, y, len(batch.y), self.settings.views)
+            loss = self.joint_loss(*shown, len(batch.y) * self.settings.views, report)
+            report["loss"] = self.optimizer_step(loss)
         z = self.cultivate(x, y, len(batch.y))
         if self.preserves_apart:
             self.backbone_images += len(x)
             features = F.normalize(self.model.net(self.augmented(x)), dim=1)
-            self.descend(self.otc.preserve * self.preservation(features, y))
-        self.remember(batch, z[len(z) - len(batch.y) :])
+            self.optimizer_step(self.settings.preserve * self.preservation(features, y))
+        self.admit(batch, z[len(z) - len(batch.y) :])
         return report
 
     @property
     def preserves_apart(self) -> bool:
         """Whether Dynamic Preservation has a pass and a gradient step of its own."""
-        return self.otc.preserve > 0 and not self.otc.fused
+        return self.settings.preserve > 0 and not self.settings.fused
 
-    @property
-    def gradient_steps(self) -> int:
-        return super().gradient_steps + self.preserves_apart
-
-    def greet(self, y: torch.Tensor) -> None:
-        """Meet the classes y (n,); where one is new, old mixtures are measured from here on."""
-        known = self.classes
-        self.meet(y)
-        if self.classes > known:
-            self.inside.new_classes(self.classes)
+    def grow(self, classes: int) -> None:
+        """Where a class is new, old mixtures are measured from here on."""
+        super().grow(classes)
+        self.inside.new_classes(classes)
 
     @torch.no_grad()
-    def follow(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def follow(self, batch: Batch) -> Report:
         """Features that never change: the mixtures learn the batch alone, nothing is replayed."""
-        self.greet(batch.y)
         self.backbone_images += len(batch.y)
-        z = unit(self.features(self.latent, batch.x))
+        z = unit(self.encode(self.latent, batch.x))
         self.inside.arrive(z, batch.y.to(self.device))
         self.move(z, batch.y)
-        self.remember(batch, z)
+        self.admit(batch, z)
         return {}
 
     def joint_loss(
-        self, x: torch.Tensor, y: torch.Tensor, fresh: int, report: dict[str, torch.Tensor]
+        self, x: torch.Tensor, y: torch.Tensor, fresh: int, report: Report
     ) -> torch.Tensor:
         """Cross-entropy, and in the fused form Dynamic Preservation of the same features.
 
@@ -142,20 +134,20 @@ class Otc(MixtureReadouts):
         features = self.model.net(x)
         logits = self.model.head(features)
         loss = self.cross_entropy(logits, y, len(y) - fresh)
-        if self.otc.distill and self.average:
+        if self.settings.distill and self.average:
             self.backbone_images += len(x)
             with torch.no_grad():
                 teacher = self.average.model(x)
-            loss = loss + self.otc.distill * losses.distillation(logits, teacher, 4.0)
-        if self.otc.fused and self.otc.preserve:
+            loss = loss + self.settings.distill * losses.distillation(logits, teacher, 4.0)
+        if self.settings.fused and self.settings.preserve:
             pulled = self.preservation(F.normalize(features, dim=1), y)
             report["preservation"] = pulled.detach()
-            loss = loss + self.otc.preserve * pulled
+            loss = loss + self.settings.preserve * pulled
         return loss
 
     def cross_entropy(self, logits: torch.Tensor, y: torch.Tensor, old: int) -> torch.Tensor:
         """Mean over all images; asymmetric: the stream's, after `old` replayed, among their own."""
-        if not self.otc.asymmetric:
+        if not self.settings.asymmetric:
             return F.cross_entropy(logits, y)
         among = losses.present(y[old:], self.classes)
         fresh = losses.restricted_cross_entropy(logits[old:], y[old:], among)
@@ -167,10 +159,10 @@ class Otc(MixtureReadouts):
         if len(self.mixtures) < self.classes:
             self.mixtures.store.grow(self.classes)
         mu, active = F.normalize(self.mixtures.mu, dim=2), self.mixtures.active
-        if self.otc.preserve_form == "balanced":
-            return losses.balanced_preservation(z, y, mu, active, self.otc.tau)
-        form = self.otc.preserve_features
-        return losses.dynamic_preservation(z, y, mu, active, self.otc.tau, form)
+        if self.settings.preserve_form == "balanced":
+            return losses.balanced_preservation(z, y, mu, active, self.settings.tau)
+        form = self.settings.preserve_features
+        return losses.dynamic_preservation(z, y, mu, active, self.settings.tau, form)
 
     @torch.no_grad()
     def cultivate(self, x: torch.Tensor, y: torch.Tensor, fresh: int) -> torch.Tensor:
@@ -179,12 +171,12 @@ class Otc(MixtureReadouts):
         Those are the last `fresh`, the stream's, and of the replayed ones before them `watched`.
         """
         old = len(y) - fresh
-        if 0 < self.otc.watched < old:
+        if 0 < self.settings.watched < old:
             draw = self.generators["method"]
-            seen = [*policies.evenly(old, self.otc.watched, draw), *range(old, len(y))]
+            seen = [*policies.evenly(old, self.settings.watched, draw), *range(old, len(y))]
             x, y = x[seen], y[seen]
         self.backbone_images += len(x)
-        z = F.normalize(self.features(self.latent, x), dim=1)
+        z = F.normalize(self.encode(self.latent, x), dim=1)
         self.inside.arrive(z[-fresh:], y[-fresh:])
         self.move(z, y)
         return z
@@ -197,26 +189,30 @@ class Otc(MixtureReadouts):
             mu = torch.take_along_dim(self.mixtures.mu[y], nearest[:, :, None], 1)[:, 0]
             self.pooled.update(z - mu)
 
-    def remember(self, batch: Batch, z: torch.Tensor) -> None:
+    def admit(self, batch: Batch, z: torch.Tensor) -> None:
         """Offer the batch to the memory; z (n, d) are its features."""
-        if batch.epoch and not self.otc.reoffer:
+        if batch.epoch and not self.settings.reoffer:
             return
-        draw, memory, n = self.generators["memory"], self.replay_memory, len(batch.y)
-        flood = self.otc.admission == "flood"  # as printed: each centroid's closest points enter
+        draw, memory, n = self.generators["memory"], self.memory, len(batch.y)
+        flood = (
+            self.settings.admission == "flood"
+        )  # as printed: each centroid's closest points enter
         slots = [] if flood else policies.reservoir(memory.seen, memory.capacity, n, draw)
         # Drawn for every choice: only which points enter may depend on it, not what is drawn next.
         start = int(torch.randint(2**31, (), generator=draw))
         if flood:
             order, labels = self._wanted(batch, z, start), batch.y.tolist()
-            slots = admission.flood(memory, order, labels, self.otc.components, draw)
-        elif self.otc.choice != "random":
+            slots = admission.flood(memory, order, labels, self.settings.components, draw)
+        elif self.settings.choice != "random":
             slots = admission.in_order(slots, self._wanted(batch, z, start))
         memory.seen += n
         memory.write(slots, batch.x, batch.y)
 
     def _wanted(self, batch: Batch, z: torch.Tensor, start: int) -> list[int]:
         distances = self.mixtures.own_distances(z, batch.y)
-        if self.otc.choice == "components":  # whose turn it is counts, not how close a point is
+        if (
+            self.settings.choice == "components"
+        ):  # whose turn it is counts, not how close a point is
             mine = distances.argmin(1, keepdim=True)
             noise = torch.rand(len(z), 1, generator=self.generators["method"])
             distances = torch.full_like(distances, torch.inf).scatter_(1, mine, noise.to(z))
@@ -224,19 +220,19 @@ class Otc(MixtureReadouts):
 
     # ---------------------------------------------------------------- from all that is at hand
 
-    def held(self, without: Sequence[int] = ()) -> tuple[torch.Tensor, torch.Tensor]:
+    def memory_without(self, without: Sequence[int] = ()) -> tuple[torch.Tensor, torch.Tensor]:
         """Images and class ids (n,) in the memory, but for some classes."""
-        labels = self.replay_memory.labels
-        kept = self.replay_memory.read([i for i, c in enumerate(labels) if c not in without])
+        labels = self.memory.labels
+        kept = self.memory.read([i for i, c in enumerate(labels) if c not in without])
         return kept["x"], kept["y"]
 
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
         """Told of it if `fit` or `refresh` ask for it; images are those of the task."""
-        if isinstance(self.mixtures, FittedMixtures) and not self.otc.refresh:
+        if isinstance(self.mixtures, FittedMixtures) and not self.settings.refresh:
             first = self.mixtures.fitted[labels] == 0
             self.refit(images[first], labels[first])
             return
-        x, y = self.held(without=labels.unique().tolist())
+        x, y = self.memory_without(labels.unique().tolist())
         x, y = torch.cat([images, x.cpu()]), torch.cat([labels, y.cpu()])
         (self.refit if isinstance(self.mixtures, FittedMixtures) else self.refresh)(x, y)
 
@@ -245,7 +241,7 @@ class Otc(MixtureReadouts):
         """Batch EM for the classes y (n,) of the images x."""
         assert isinstance(self.mixtures, FittedMixtures)
         self.backbone_images += len(y)
-        self.mixtures.fit(unit(self.features(self.latent, x)), y, self.generators["method"])
+        self.mixtures.fit(unit(self.encode(self.latent, x)), y, self.generators["method"])
 
     @torch.no_grad()
     def refresh(self, x: torch.Tensor, y: torch.Tensor) -> None:
@@ -256,7 +252,7 @@ class Otc(MixtureReadouts):
         with a handful, which knows more from what it saw before.
         """
         self.backbone_images += len(y)
-        z, y = unit(self.features(self.latent, x)), y.to(self.device)
+        z, y = unit(self.encode(self.latent, x)), y.to(self.device)
         order = torch.randperm(len(y), generator=self.generators["method"]).to(self.device)
-        for part in order.split(self.otc.batch + self.otc.replay):
+        for part in order.split(self.settings.batch + self.settings.replay):
             self.move(z[part], y[part])

@@ -1,23 +1,50 @@
-"""Read-outs as pure functions of features."""
+"""Read-outs: functions of features, which are computed once for all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+
+
+class Features(dict[str, Tensor]):
+    """Features (n, d) of some images in each latent space, such as "live" or "average".
+
+    >>> features = Features(lambda space: torch.zeros(2, len(space)))
+    >>> features["live"].shape, list(features)
+    (torch.Size([2, 4]), ['live'])
+    """
+
+    def __init__(self, compute: Callable[[str], Tensor]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def __missing__(self, space: str) -> Tensor:
+        self[space] = self.compute(space)
+        return self[space]
 
 
 class Centroids(NamedTuple):
     """m points that stand for classes in the space of a read-out."""
 
-    points: torch.Tensor  # (m, d)
-    classes: torch.Tensor  # (m,) class ids
-    weights: torch.Tensor  # (m,) share in the class; those of a class sum to one
-    variances: torch.Tensor | None = None  # (m, d) where the method has them
+    points: Tensor  # (m, d)
+    classes: Tensor  # (m,) class ids
+    weights: Tensor  # (m,) share in the class; those of a class sum to one
+    variances: Tensor | None = None  # (m, d) where the method has them
 
 
-def mean_centroids(z: torch.Tensor, y: torch.Tensor, classes: int) -> Centroids:
+class Readout(NamedTuple):
+    """A way to classify: features -> scores (n, classes seen), larger is likelier."""
+
+    scores: Callable[[Features], Tensor]
+    points: Callable[[Features], Tensor]  # (n, d) what it compares with the classes, for pictures
+    centroids: Callable[[], Centroids] | None = None  # among them; None: class means of the memory
+
+
+def mean_centroids(z: Tensor, y: Tensor, classes: int) -> Centroids:
     """The mean of z (n, d) over each class in y (n,), one centroid for every class present."""
     counts = torch.bincount(y, minlength=classes)
     present = counts.nonzero()[:, 0]
@@ -25,7 +52,7 @@ def mean_centroids(z: torch.Tensor, y: torch.Tensor, classes: int) -> Centroids:
     return Centroids(sums[present] / counts[present, None], present, z.new_ones(len(present)))
 
 
-def class_means(z: torch.Tensor, y: torch.Tensor, classes: int) -> torch.Tensor:
+def class_means(z: Tensor, y: Tensor, classes: int) -> Tensor:
     """Mean direction of each class: z (n, d), y (n,) -> (classes, d), unit length, inf if absent.
 
     m_c = u / |u| with u = sum_{i: y_i = c} z_i / |z_i|.
@@ -35,7 +62,7 @@ def class_means(z: torch.Tensor, y: torch.Tensor, classes: int) -> torch.Tensor:
     return F.normalize(sums, dim=1).masked_fill(absent[:, None], torch.inf)
 
 
-def nearest_mean(z: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
+def nearest_mean(z: Tensor, means: Tensor) -> Tensor:
     """-|z / |z| - m_c|^2 for z (n, d) and means (C, d) -> (n, C); -inf for an absent class."""
     distance = torch.cdist(F.normalize(z, dim=1), means)
     return -distance.square().nan_to_num(nan=torch.inf, posinf=torch.inf)

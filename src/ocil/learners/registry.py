@@ -36,7 +36,8 @@ _SHARED = {
     "presets",
     "readouts",
     "registry",
-    "state",
+    "parts",
+    "replay",
 }
 
 

@@ -35,13 +35,14 @@ import torch
 import torch.nn.functional as F
 
 from ocil.errors import OcilError
-from ocil.learners.learner import Learner
+from ocil.learners.learner import Report
+from ocil.learners.replay import ReplayLearner
 from ocil.memory import policies, speed
 from ocil.settings import Settings
 from ocil.stream import Batch
 
-COMPARED = 64  # images of a class whose speeds are ranked
-LEAST = 5  # reliable ones among them, or there is no ranking
+MAX_COMPARED = 64  # images of a class whose speeds are ranked
+MIN_RATED = 5  # reliable ones among them, or there is no ranking
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class SbsSettings(Settings):
             )
 
 
-class Sbs(Learner):
+class Sbs(ReplayLearner[SbsSettings]):
     method = "sbs"
     title = "Speed-based sampling"
     paper = (
@@ -74,7 +75,7 @@ class Sbs(Learner):
     year = 2025
     needs_tasks = True
     needs_memory = True
-    keeps = "reservoir, middling learning speed"
+    memory_policy = "reservoir, middling learning speed"
     settings_type = SbsSettings
     presets = {  # noqa: RUF012
         "default": {},
@@ -85,14 +86,8 @@ class Sbs(Learner):
         "default/tiny-imagenet": {},
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, SbsSettings)
-        self.sbs = settings
-        super().__init__(settings, *rest)
-
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
-        s, memory = self.settings, self.replay_memory
+    def step(self, batch: Batch) -> Report:
+        s, memory = self.settings, self.memory
         task = -1 if batch.task is None else batch.task
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         report, arrival = {}, None
@@ -108,15 +103,14 @@ class Sbs(Learner):
             self.look(slots, hits[: len(slots)], task)
             arrival = hits[len(slots) :] if arrival is None else arrival
             loss = F.cross_entropy(logits, answer)
-            self.descend(loss)
-            report["loss"] = loss.detach()
+            report["loss"] = self.optimizer_step(loss)
         assert arrival is not None
-        self.remember(batch, arrival, task)
+        self.remember_looks(batch, arrival, task)
         return report
 
     def judge(self, logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """What each image adds to its hits: (n, C), (n,) -> (n,) in [0, 1]."""
-        if self.sbs.hit == "probability":
+        if self.settings.hit == "probability":
             return logits.softmax(1).gather(1, y[:, None])[:, 0]
         return (logits.argmax(1) == y).float()
 
@@ -124,14 +118,14 @@ class Sbs(Learner):
         """Count a look at replayed images, if they came with the current task."""
         if not slots:
             return
-        columns = self.replay_memory.columns
+        columns = self.memory.columns
         index = torch.tensor(slots, device=self.device)
         current = columns["task"][index] == task
         columns["tries"][index] += current
         columns["hits"][index] += hits * current
 
-    def remember(self, batch: Batch, hits: torch.Tensor, task: int) -> None:
-        memory, n = self.replay_memory, len(batch.y)
+    def remember_looks(self, batch: Batch, hits: torch.Tensor, task: int) -> None:
+        memory, n = self.memory, len(batch.y)
         slots = policies.reservoir(memory.seen, memory.capacity, n, self.generators["memory"])
         memory.seen += n
         ones = torch.ones(n, dtype=torch.int32)
@@ -140,7 +134,7 @@ class Sbs(Learner):
 
     def leaving(self, slots: list[int], task: int) -> list[int]:
         """Exchange slots that a reservoir would overwrite for extreme ones of the same class."""
-        memory, draw = self.replay_memory, self.generators["method"]
+        memory, draw = self.memory, self.generators["method"]
         classes = {memory.labels[slot] for slot in slots if 0 <= slot < len(memory)}
         if not classes:
             return slots
@@ -157,14 +151,17 @@ class Sbs(Learner):
 
     def extremes(self, classes: list[int], task: int) -> dict[int, list[int]]:
         """For each class the slots of the current task learned most quickly or most slowly."""
-        memory, draw = self.replay_memory, self.generators["method"]
+        memory, draw = self.memory, self.generators["method"]
         pools = [
-            [memory.members[c][i] for i in policies.uniform(len(memory.members[c]), COMPARED, draw)]
+            [
+                memory.members[c][i]
+                for i in policies.uniform(len(memory.members[c]), MAX_COMPARED, draw)
+            ]
             for c in classes
         ]
         index = torch.tensor([slot for pool in pools for slot in pool], device=self.device)
         tries, hits = memory.columns["tries"][index], memory.columns["hits"][index]
-        reliable = (memory.columns["task"][index] == task) & (tries >= self.sbs.enough)
+        reliable = (memory.columns["task"][index] == task) & (tries >= self.settings.enough)
         value = speed.learning_speed(hits, tries).masked_fill(~reliable, -1)
         ties = torch.rand(len(value), generator=draw).tolist()
         rated = iter(zip(value.tolist(), ties, strict=True))  # the lists live on the host
@@ -172,15 +169,15 @@ class Sbs(Learner):
         for label, pool in zip(classes, pools, strict=True):
             known = [(slot, v, u) for slot, (v, u) in zip(pool, rated, strict=False) if v >= 0]
             found[label] = []
-            if len(known) >= LEAST:
+            if len(known) >= MIN_RATED:
                 names, speeds, order = zip(*known, strict=True)
-                ends = speed.tails(speeds, order, self.sbs.quick, self.sbs.slow)
+                ends = speed.tails(speeds, order, self.settings.quick, self.settings.slow)
                 found[label] = [names[i] for i in ends]
         return found
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        if len(self.replay_memory) and any(
-            self.replay_memory.columns[name].dim() != 1 for name in ("task", "tries", "hits")
+        if len(self.memory) and any(
+            self.memory.columns[name].dim() != 1 for name in ("task", "tries", "hits")
         ):
             raise ValueError("the memory holds looks that are no numbers")

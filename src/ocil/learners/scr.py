@@ -32,8 +32,10 @@ from typing import Any, ClassVar
 import torch
 
 from ocil import losses
-from ocil.learners.learner import Learner, Reader, as_float
+from ocil.learners.learner import Report
 from ocil.learners.model import Model, Projected
+from ocil.learners.readouts import Readout
+from ocil.learners.replay import ReplayLearner, as_float
 from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
@@ -52,7 +54,7 @@ class ScrSettings(Settings):
     gradient, as the reference code does."""
 
 
-class Scr(Learner):
+class Scr(ReplayLearner[ScrSettings]):
     method = "scr"
     title = "Supervised contrastive replay"
     paper = (
@@ -78,43 +80,39 @@ class Scr(Learner):
         },
     }
 
-    def __init__(self, settings: Settings, *rest: Any) -> None:
-        assert isinstance(settings, ScrSettings)
-        self.scr = settings
+    def __init__(self, settings: ScrSettings, *given: Any) -> None:
         self.needs_tasks = settings.review
-        super().__init__(settings, *rest)
+        super().__init__(settings, *given)
 
     def build_model(self, net: torch.nn.Module) -> Model:
         features = int(net.features)  # pyright: ignore
-        out, draw = self.scr.projection, self.generators["init"]
+        out, draw = self.settings.projection, self.generators["init"]
         return Projected(net, Projection(features, features, out, draw))
 
-    def learn(self, batch: Batch) -> dict[str, torch.Tensor]:
-        self.meet(batch.y)
+    def step(self, batch: Batch) -> Report:
         report = {}
-        if not (self.scr.skip_first and not len(self.replay_memory)):
-            for _ in range(self.scr.steps):
+        if not (self.settings.skip_first and not len(self.memory)):
+            for _ in range(self.settings.steps):
                 loss = self.loss(*self.with_replay(batch))
-                self.descend(loss)
-                report["loss"] = loss.detach()
-        self.replay_memory.reservoir(batch.x, batch.y, self.generators["memory"])
+                report["loss"] = self.optimizer_step(loss)
+        self.remember(batch)
         return report
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """L of raw images x (n, ...) of classes y (n,)."""
         z = self.logits(torch.cat([as_float(x), self.augmented(x)]))  # (2n, out)
-        return losses.supervised_contrastive(z, y.repeat(2), self.scr.tau)
+        return losses.supervised_contrastive(z, y.repeat(2), self.settings.tau)
 
     def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
         """The review: whole batches alone, what is left over of the memory is left out."""
-        if not self.scr.review or not self.scr.replay:
+        if not self.settings.review or not self.settings.replay:
             return
-        self._means.clear()
-        order = torch.randperm(len(self.replay_memory), generator=self.generators["memory"])
-        for picked in order.split(self.scr.replay):
-            if len(picked) == self.scr.replay:
-                held = self.replay_memory.read(picked.tolist())
-                self.descend(self.loss(held["x"], held["y"]) / 10)
+        self.cache.clear()
+        order = torch.randperm(len(self.memory), generator=self.generators["memory"])
+        for picked in order.split(self.settings.replay):
+            if len(picked) == self.settings.replay:
+                held = self.memory.read(picked.tolist())
+                self.optimizer_step(self.loss(held["x"], held["y"]) / 10)
 
-    def own_readers(self) -> dict[str, Reader]:
-        return {"mean": self.read_mean}
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
+        return {"mean": self.mean_readout(space)}

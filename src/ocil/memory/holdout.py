@@ -2,7 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+
 import torch
+from torch import Tensor
+
+from ocil.memory.memory import Memory
+
+
+class HeldOut(Memory):
+    """A memory that takes the first images of each class and can tell them when they come again."""
+
+    _marks: set[bytes] | None = None  # of the images held, made when wanted
+
+    def hold(self, x: Tensor, y: Tensor, classes: int, generator: torch.Generator) -> bool:
+        """Hold an image x of class y out if its class has too few; says whether it was."""
+        slot = held_out(self.members, int(y), self.capacity, classes, generator)
+        if slot >= 0:
+            self.write([slot], x[None], y[None])
+            self.seen = max(self.seen, len(self))
+            self._marks = None
+        return slot >= 0
+
+    def __contains__(self, image: Tensor) -> bool:
+        if self._marks is None:
+            images = self.columns["x"][: len(self)] if len(self) else ()
+            self._marks = {_mark(held) for held in images}
+        return _mark(image) in self._marks
+
+    def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:
+        self._marks = None
+        super().load_state_dict(state, classes)
+
+
+def _mark(image: Tensor) -> bytes:
+    raw = image.detach().cpu().contiguous().numpy().tobytes()
+    return hashlib.blake2b(raw, digest_size=16).digest()
 
 
 def held_out(

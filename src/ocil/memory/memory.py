@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 
@@ -14,8 +15,8 @@ class Memory:
     """At most `capacity` images with their class ids and the columns a learner adds.
 
     Images are kept as they arrive (uint8 or float32), never augmented. `members[c]` lists the
-    slots of class c and `place[slot]` the position in that list, so that entering, leaving and
-    drawing cost the same at every size.
+    slots of class c and `index_in_class[slot]` the position in that list, so that entering,
+    leaving and drawing cost the same at every size.
 
     >>> memory = Memory(capacity=2)
     >>> x, y = torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0])
@@ -24,6 +25,8 @@ class Memory:
     (2, [[0], [1]])
     """
 
+    holds_samples: ClassVar[bool] = True
+
     def __init__(self, capacity: int, device: torch.device | str = "cpu") -> None:
         self.capacity = capacity
         self.device = torch.device(device)
@@ -31,7 +34,7 @@ class Memory:
         self.columns: dict[str, torch.Tensor] = {}  # each (capacity, ...), filled to len(self)
         self.labels: list[int] = []  # class id of each filled slot
         self.members: list[list[int]] = []
-        self.place: list[int] = []
+        self.index_in_class: list[int] = []
         self.filled: list[int] = []  # classes that have members, ascending
 
     def __len__(self) -> int:
@@ -41,6 +44,8 @@ class Memory:
         self, x: torch.Tensor, y: torch.Tensor, generator: torch.Generator, **columns: torch.Tensor
     ) -> None:
         """Offer a batch: every image of the stream so far ends up kept with equal probability."""
+        if not self.capacity:
+            return
         slots = policies.reservoir(self.seen, self.capacity, len(y), generator)
         self.seen += len(y)
         self.write(slots, x, y, **columns)
@@ -90,49 +95,50 @@ class Memory:
         """Keep the class lists: O(1) by moving the last of the old class into the gap."""
         if slot < len(self.labels):
             old = self.members[self.labels[slot]]
-            gap, last = self.place[slot], old.pop()
+            gap, last = self.index_in_class[slot], old.pop()
             if last != slot:
-                old[gap], self.place[last] = last, gap
+                old[gap], self.index_in_class[last] = last, gap
             if not old:
                 del self.filled[bisect.bisect_left(self.filled, self.labels[slot])]
         else:
             self.labels.append(label)
-            self.place.append(0)
+            self.index_in_class.append(0)
         while len(self.members) <= label:
             self.members.append([])
         if not self.members[label]:
             bisect.insort(self.filled, label)
         self.labels[slot] = label
-        self.place[slot] = len(self.members[label])
+        self.index_in_class[slot] = len(self.members[label])
         self.members[label].append(slot)
 
     @property
-    def bytes_held(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of the filled slots."""
         filled = len(self)
         return sum(c[:filled].numel() * c.element_size() for c in self.columns.values())
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Filled slots only. `place` is state: the order of a class list decides later draws."""
+        """Filled slots only; "place" is `index_in_class`: the order in a class decides draws."""
         filled = {f"column.{name}": c[: len(self)] for name, c in self.columns.items()}
-        return filled | {"place": torch.tensor(self.place), "seen": torch.tensor(self.seen)}
+        place = torch.tensor(self.index_in_class)
+        return filled | {"place": place, "seen": torch.tensor(self.seen)}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
         """Take up a state with class ids below `classes`; one that is not sound is a ValueError."""
         _check(state, self.capacity, classes)
-        self.seen, self.place = int(state["seen"]), state["place"].tolist()
+        self.seen, self.index_in_class = int(state["seen"]), state["place"].tolist()
         self.columns = {}
         for key, filled in state.items():
             if key.startswith("column."):
                 whole = torch.zeros((self.capacity, *filled.shape[1:]), dtype=filled.dtype)
                 whole[: len(filled)] = filled
                 self.columns[key.removeprefix("column.")] = whole.to(self.device)
-        self.labels = self.columns["y"][: len(self.place)].tolist() if self.columns else []
+        self.labels = self.columns["y"][: len(self.index_in_class)].tolist() if self.columns else []
         self.members = [[] for _ in range(max(self.labels, default=-1) + 1)]
         for label in self.labels:
             self.members[label].append(0)
         for slot, label in enumerate(self.labels):
-            self.members[label][self.place[slot]] = slot
+            self.members[label][self.index_in_class[slot]] = slot
         self.filled = [label for label, slots in enumerate(self.members) if slots]
 
 

@@ -35,10 +35,12 @@ def of_classes(
     return chosen
 
 
-def outside(count: int, taken: Iterable[int], wanted: int, draw: torch.Generator) -> list[int]:
+def sample_excluding(
+    count: int, taken: Iterable[int], wanted: int, draw: torch.Generator
+) -> list[int]:
     """`wanted` different slots of 0..count-1 that are not taken, every set of them as likely.
 
-    >>> outside(6, [1, 4, 0], 9, torch.Generator())
+    >>> sample_excluding(6, [1, 4, 0], 9, torch.Generator())
     [2, 3, 5]
     """
     # The r-th free slot is r plus the taken ones before it; those are the ones whose own number
@@ -48,7 +50,7 @@ def outside(count: int, taken: Iterable[int], wanted: int, draw: torch.Generator
     return [r + bisect.bisect_right(free_before, r) for r in picks]
 
 
-def in_two(
+def split_balanced(
     slots: Sequence[int], labels: Sequence[int], first: int, draw: torch.Generator
 ) -> tuple[list[int], list[int]]:
     """Divide a class-balanced draw at random into `first` slots, balanced themselves, and the rest.
@@ -63,13 +65,13 @@ def in_two(
     return chosen, [slot for slot in slots if slot not in taken]
 
 
-def won(order: Sequence[int], rivals: Sequence[int]) -> list[int]:
+def replacement_slots(order: Sequence[int], rivals: Sequence[int]) -> list[int]:
     """Slots for new images that outrank rivals of the memory, -1 for one that does not.
 
     order ranks the numbers 0..r-1 of the r rivals (memory slots) and r, r+1, ... of the new images,
     best first. The best r stay: a new image among them takes the slot of a rival that is not.
 
-    >>> won([3, 0, 2, 1, 4], rivals=[70, 50, 90])  # image 3 is among the best three, image 4 not
+    >>> replacement_slots([3, 0, 2, 1, 4], rivals=[70, 50, 90])  # image 3 is among the best three
     [50, -1]
     """
     r = len(rivals)

@@ -167,7 +167,8 @@ class _Run:
         if piece.ends_task:
             x, y = self.test_images, self.test_labels
             rows += [
-                r | {"images": "all"} for r in evaluate(self.session, x, y, count, learner.readouts)
+                r | {"images": "all"}
+                for r in evaluate(self.session, x, y, count, list(learner.readouts()))
             ]
         for row in rows:
             row |= {"step": step, "task": piece.task}
@@ -182,7 +183,7 @@ class _Run:
         seen = [i for i, label in enumerate(labels) if label in set(encode.classes)]
         y = torch.tensor(encode.encode([labels[i] for i in seen]))
         x = torch.from_numpy(np.ascontiguousarray(self.test_images[self.probe[seen]]))
-        if found := learner.look_inside(x, y):
+        if found := learner.diagnose(x, y):
             row = {"step": self.session.step, "task": task, **found}
             self.inside.append(row)
             self._tell({"event": "inside", **row})
@@ -217,7 +218,7 @@ class _Run:
             self.session.load(found.state)
             past.check_fits(found.state, self.dataset, self.folder)
             self.seconds = found.progress["seconds"]
-            names = {"readouts": self.session.learner.readouts, "tasks": self.stream.tasks}
+            names = {"readouts": list(self.session.learner.readouts()), "tasks": self.stream.tasks}
             frame = {"class_names": self.dataset.class_names, **names}
             due = self._due(found.step)
             self.evaluations = past.evaluations(self.folder, frame, due, found.step)
@@ -239,7 +240,6 @@ class _Run:
 
     def _finish(self) -> dict[str, Any]:
         learner, stream = self.session.learner, self.stream
-        memory = learner.memory.bytes_held if learner.memory is not None else 0
         state = self.session.state()
         content = record.describe(self.plan, self.folder.own_data()) | {
             "data_fingerprint": self.dataset.fingerprint,
@@ -247,7 +247,7 @@ class _Run:
             "class_names": list(self.dataset.class_names),
             "tasks": stream.tasks,
             "readout": learner.readout,
-            "readouts": learner.readouts,
+            "readouts": list(learner.readouts()),
             **record.results(self.evaluations, stream.tasks, learner.readout),
             "steps": stream.steps,
             "gradient_steps_per_batch": learner.gradient_steps,
@@ -255,7 +255,7 @@ class _Run:
             "seconds": round(self.seconds, 3),
             "images_per_second": round(stream.images / self.seconds, 1),
             "backbone_images_per_step": learner.backbone_images / stream.steps,
-            "bytes_held": memory + learner.extra_bytes,
+            "bytes_held": learner.nbytes,
             "peak_memory_mb": record.peak_memory_mb(),
             "state_sha256": state.sha256(),
         }

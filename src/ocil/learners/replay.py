@@ -1,0 +1,230 @@
+"""What replay methods share: net and growing head, optimiser, averaged weights, memory.
+
+Read-outs exist for both sets of weights: "head" and "mean" read the features of the live weights,
+"ema-head" and "ema-mean" those of the averaged ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ocil import augment, nets
+from ocil.data.sources import standard
+from ocil.errors import OcilError
+from ocil.learners.learner import Learner, S
+from ocil.learners.model import Model, WeightAverage
+from ocil.learners.parts import OptimizerState, Teacher, Weights
+from ocil.learners.readouts import (
+    Centroids,
+    Features,
+    Readout,
+    class_means,
+    mean_centroids,
+    nearest_mean,
+)
+from ocil.memory import Memory
+from ocil.nets.heads import grow_head
+from ocil.stream import Batch
+
+CHUNK = 125  # images per forward pass when features of many are wanted; more only take memory
+PREFIX = {"live": "", "average": "ema-"}  # of a read-out's name, by the weights it reads
+
+
+class ReplayLearner(Learner[S]):
+    def __init__(
+        self, settings: S, shape: Sequence[int], generators: Mapping[str, torch.Generator]
+    ) -> None:
+        super().__init__(settings, shape, generators)
+        self.augment = augment.build(settings.augment)
+        augment.check(settings.augment, shape)
+        net = nets.build(
+            settings.net,
+            self.shape,
+            width=settings.width,
+            generator=generators["init"],
+            precision=settings.precision,
+            init=settings.init,
+            standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
+        )
+        self.model = self.build_model(net).to(self.device)
+        self.optimizer = self.build_optimizer()
+        self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
+        self.parts |= {"model": Weights(self.model), "optimizer": OptimizerState(self.optimizer)}
+        self.parts |= {"average": self.average} if self.average else {}
+        self._teacher = self.parts["teacher"] = Teacher(self.model)
+        if self.needs_memory and settings.memory is None:
+            raise OcilError(
+                f"{self.method} cannot do without a memory, but memory is none; give the number of "
+                "images to keep, such as --memory 500."
+            )
+        self.memory = self.build_memory(settings.memory)
+        self.readout = self.choose_readout()
+
+    def build_model(self, net: torch.nn.Module) -> Model:
+        """Net and head; a method with more returns its own subclass of `Model`."""
+        return Model(net, self.generators["init"])
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        # The fused form does the same arithmetic in one pass; the plain one costs more than the
+        # forward and backward pass of the MLP together.
+        s = self.settings
+        shared: dict[str, Any] = {"lr": s.lr, "weight_decay": s.weight_decay, "fused": True}
+        if s.optimizer == "sgd":
+            return torch.optim.SGD(self.model.parameters(), momentum=s.momentum, **shared)
+        return torch.optim.AdamW(self.model.parameters(), **shared)
+
+    def build_memory(self, capacity: int | None) -> Memory:
+        """The replay memory, a part where there is one; of capacity 0 where there is none."""
+        memory = Memory(capacity or 0, self.device)
+        if capacity is not None:
+            self.parts["memory"] = memory
+        return memory
+
+    # ---------------------------------------------------------------- learning
+
+    def grow(self, classes: int) -> None:
+        for head in self.model.heads:
+            grow_head(head, classes, self.optimizer)
+        if self.average:
+            self.average.grow(classes)
+
+    @property
+    def teacher(self) -> Model | None:
+        """Earlier weights, see `keep_teacher`."""
+        return self._teacher.model
+
+    def keep_teacher(self) -> None:
+        """Keep the weights of now, frozen and in eval mode."""
+        self._teacher.keep()
+
+    def with_replay(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Replayed images first, then the stream's, raw: x (m + n, ...), y (m + n,)."""
+        s, x, y = self.settings, batch.x.to(self.device), batch.y.to(self.device)
+        if not len(self.memory) or not s.replay:
+            return x, y
+        old = self.memory.draw(s.replay, self.generators["memory"], s.retrieval)
+        return torch.cat([old["x"], x]), torch.cat([old["y"], y])
+
+    def remember(self, batch: Batch) -> None:
+        """Offer the batch, as it came, to the memory; here a reservoir."""
+        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
+
+    def augmented(self, x: Tensor) -> Tensor:
+        return self.augment(as_float(x), self.generators["augment"])
+
+    def augment_views(self, x: Tensor, y: Tensor, fresh: int, views: int) -> tuple[Tensor, Tensor]:
+        """Float images of a step and their labels: raw x (n, ...) augmented, y (n,).
+
+        The last `fresh`, the stream's, come in `views` views, all others in one; of several views
+        the last is the image as it is, which is how it will look when the method is asked.
+        """
+        if views == 1:
+            return self.augmented(x), y
+        new = x[len(x) - fresh :]
+        more = [self.augmented(new) for _ in range(views - 2)]
+        shown = torch.cat([self.augmented(x), *more, as_float(new)])
+        return shown, torch.cat([y, y[len(y) - fresh :].repeat(views - 1)])
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Train-mode forward of float images, counted."""
+        self.backbone_images += len(x)
+        return self.model(x)
+
+    def optimizer_step(self, loss: Tensor) -> Tensor:
+        """One step on the loss, followed by the average of the weights -> the loss, detached."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        if self.average:
+            self.average.update()
+        return loss.detach()
+
+    def drop_lr(self, batch: Batch, shares: Sequence[float]) -> None:
+        """A tenth of the learning rate after each of these shares of a task's epochs."""
+        drops = sum(batch.epoch >= share * batch.epochs for share in shares)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.lr * 0.1**drops
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def spaces(self) -> dict[str, Model]:
+        """The sets of weights whose features are read."""
+        return {"live": self.model} | ({"average": self.average.model} if self.average else {})
+
+    def features(self, x: Tensor) -> Features:
+        return Features(lambda space: self.encode(self.spaces[space], x))
+
+    def encode(self, model: Model, x: Tensor) -> Tensor:
+        """Eval-mode features (n, d) of raw images, without augmentation."""
+        with evaluating(model):
+            chunks = x.to(self.device).split(CHUNK)
+            return torch.cat([self.forward_features(model, as_float(chunk)) for chunk in chunks])
+
+    def forward_features(self, model: Model, x: Tensor) -> Tensor:
+        """Float images -> what the read-outs of a set of weights read, (n, ...)."""
+        return model.net(x)
+
+    def readouts(self) -> dict[str, Readout]:
+        return {
+            PREFIX[space] + name: readout
+            for space, model in self.spaces.items()
+            for name, readout in self.readouts_in(space, model).items()
+        }
+
+    def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
+        """The read-outs that exist for any set of weights; a method adds or replaces its own."""
+        own = {"head": Readout(lambda f: model.head(f[space]), lambda f: f[space])}
+        return own | ({"mean": self.mean_readout(space)} if "memory" in self.parts else {})
+
+    def mean_readout(self, space: str) -> Readout:
+        """Minus the squared distance to each class mean of the memory, all of unit length.
+
+        A class that the memory does not hold gets -inf. Means are kept until the next `learn`.
+        """
+
+        def scores(features: Features) -> Tensor:
+            z = features[space]
+            if not len(self.memory):
+                return z.new_full((len(z), self.classes), -torch.inf)
+            if space not in self.cache:
+                x, y = self.memory_items()
+                self.cache[space] = class_means(self.features(x)[space], y, self.classes)
+            return nearest_mean(z, self.cache[space])
+
+        return Readout(scores, lambda f: F.normalize(f[space], dim=1))
+
+    def memory_items(self) -> tuple[Tensor, Tensor]:
+        """All images (m, ...) and class ids (m,) in the memory, which is not empty."""
+        filled = slice(len(self.memory))
+        return self.memory.columns["x"][filled], self.memory.columns["y"][filled]
+
+    @torch.inference_mode()
+    def centroids(self) -> Centroids | None:
+        own = self.readouts()[self.readout].centroids
+        if own is not None or not len(self.memory):
+            return own() if own else None
+        x, y = self.memory_items()
+        return mean_centroids(self.latent_points(x), y, self.classes)
+
+
+def as_float(x: Tensor) -> Tensor:
+    """uint8 images to float32 in [0, 1]; float input is left as it is."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Eval mode inside; afterwards the mode it had."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
