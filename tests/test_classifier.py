@@ -291,7 +291,7 @@ def test_a_step_that_breaks_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) 
     model = fed()
     before = model.state_sha256()
     assert model._session is not None
-    monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
+    monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
     assert model.state_sha256() == before
@@ -301,7 +301,7 @@ def test_a_step_that_breaks_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) 
 def test_a_model_that_cannot_go_back_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fed()
     assert model._session is not None
-    monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
+    monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
     monkeypatch.setattr("ocil.undo.LARGEST", 1000)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
@@ -524,7 +524,7 @@ def test_the_way_back_leads_over_copies_and_long_calls(
         model.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
         twin.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
         assert model._session is not None
-        monkeypatch.setattr(model._session.learner, "descend", lambda loss: 1 / 0)
+        monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.partial_fit(GOOD, LABELS)
         assert model.state_sha256() == twin.state_sha256()

@@ -162,8 +162,8 @@ def test_forged_content_is_a_sentence(blob: bytes, tmp_path: Path, changes: dict
         (lambda t, k: t.pop(f"{k}.step"), r"has \['exp_avg', 'exp_avg_sq'\], not"),
         (lambda t, k: t.pop(f"{k}.exp_avg"), r"has \['exp_avg_sq', 'step'\], not"),
         (lambda t, k: t.update({f"{k}.momentum_buffer": torch.zeros(1)}), "momentum_buffer"),
-        (lambda t, k: t.update({f"{k}.exp_avg": torch.zeros(())}), "not its parameter's shape"),
-        (lambda t, k: t.update({f"{k}.step": torch.zeros(3)}), "not its parameter's shape"),
+        (lambda t, k: t.update({f"{k}.exp_avg": torch.zeros(())}), "not have its parameter's shape"),
+        (lambda t, k: t.update({f"{k}.step": torch.zeros(3)}), "not have its parameter's shape"),
         (lambda t, k: t.update({f"{k}.step": torch.tensor(True)}), "holds torch.bool"),
         (
             lambda t, k: t.update({"learner.optimizer.99.step": torch.tensor(1.0)}),

@@ -27,8 +27,8 @@ def test_counts_per_class_and_read_out_against_a_loop() -> None:
     draw = np.random.default_rng(1)
     images = draw.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
     labels = draw.integers(0, 5, 60)
-    rows = evaluate(session, images, labels, 6, session.learner.readouts())
-    assert [row["readout"] for row in rows] == session.learner.readouts()
+    rows = evaluate(session, images, labels, 6, list(session.learner.readouts()))
+    assert [row["readout"] for row in rows] == list(session.learner.readouts())
     for row in rows:
         correct, total = [0] * 6, [0] * 6
         for image, label in zip(images, labels.tolist(), strict=True):

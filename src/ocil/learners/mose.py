@@ -234,9 +234,13 @@ class Mose(ReplayLearner[MoseSettings]):
 
         return {
             "head": Readout(lambda f: model.head(last(f)), last),
-            "mean": Readout(lambda f: means(f)[-1], lambda f: F.normalize(last(f), dim=1)),
+            "mean": Readout(
+                lambda f: means(f)[-1], lambda f: F.normalize(last(f), dim=1), needs_memory=True
+            ),
             "moe-head": Readout(lambda f: heads(f).mean(0), lambda f: f[space]),
-            "moe-mean": Readout(lambda f: means(f).mean(0), lambda f: F.normalize(f[space], dim=1)),
+            "moe-mean": Readout(
+                lambda f: means(f).mean(0), lambda f: F.normalize(f[space], dim=1), needs_memory=True
+            ),
         }
 
     def distances_to_means(self, space: str, parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -61,11 +61,10 @@ class Values:
     def load_state_dict(self, state: State, classes: int) -> None:
         for name in self.saved:
             now, value = getattr(self, name), state[name]
-            if isinstance(now, Tensor):
-                value = value.to(now.device, now.dtype, copy=True)
-            else:
-                value = value.tolist()
-            setattr(self, name, value)
+            if isinstance(now, Tensor) and now.dtype != value.dtype:
+                raise ValueError(f"{name} holds {value.dtype}, not {now.dtype}")
+            tensor = isinstance(now, Tensor)
+            setattr(self, name, value.to(now.device, copy=True) if tensor else value.tolist())
         self.check(classes)
 
     def check(self, classes: int) -> None:

@@ -42,6 +42,7 @@ class Readout(NamedTuple):
     scores: Callable[[Features], Tensor]
     points: Callable[[Features], Tensor]  # (n, d) what it compares with the classes, for pictures
     centroids: Callable[[], Centroids] | None = None  # among them; None: class means of the memory
+    needs_memory: bool = False  # it answers by the memory's images
 
 
 def mean_centroids(z: Tensor, y: Tensor, classes: int) -> Centroids:

@@ -198,7 +198,7 @@ class ReplayLearner(Learner[S]):
                 self.cache[space] = class_means(self.features(x)[space], y, self.classes)
             return nearest_mean(z, self.cache[space])
 
-        return Readout(scores, lambda f: F.normalize(f[space], dim=1))
+        return Readout(scores, lambda f: F.normalize(f[space], dim=1), needs_memory=True)
 
     def memory_items(self) -> tuple[Tensor, Tensor]:
         """All images (m, ...) and class ids (m,) in the memory, which is not empty."""
