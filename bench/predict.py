@@ -40,8 +40,8 @@ def main() -> None:
     y = np.arange(2 * CLASSES) % CLASSES
     model = ocil.Classifier(options.method, memory=50, net="resnet18", replay=10)
     model.partial_fit(x[: len(y)], y)
-    assert model._session is not None
-    net = model._session.learner.model.net.eval()
+    assert model._learned is not None
+    net = model._learned.session.learner.model.net.eval()
     print(f"{'images':>7}{'':19}{'clock ms':>10}{'cpu ms':>10}{'ratio':>8}")
     for count, rounds in ((1, 20 * options.rounds), (1000, options.rounds)):
         floats = torch.from_numpy(x[:count]).permute(0, 3, 1, 2).float().div(255)

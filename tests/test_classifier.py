@@ -162,8 +162,11 @@ def test_auto_chooses_by_what_the_items_are() -> None:
         (np.zeros((10, 1, 40, 40), np.uint8), "resnet18-global", "affine"),
     ):
         model = ocil.Classifier("er", memory=5, width=4, replay=0).partial_fit(x, y)
-        assert model._session is not None
-        assert (model._session.settings.net, model._session.settings.augment) == (net, augment)
+        assert model._learned is not None
+        assert (model._learned.session.settings.net, model._learned.session.settings.augment) == (
+            net,
+            augment,
+        )
 
 
 class Backbone(torch.nn.Module):
@@ -191,8 +194,8 @@ def test_a_module_of_ones_own(tmp_path: Any, method: str, frozen: bool) -> None:
     torch.manual_seed(7)
     assert torch.equal(follows, torch.rand(()))  # the global generator was not used
     assert all(torch.equal(v, ours[k]) for k, v in net.state_dict().items())
-    assert model._session is not None
-    trained = model._session.learner.model.net.module.state_dict()
+    assert model._learned is not None
+    trained = model._learned.session.learner.model.net.module.state_dict()
     assert all(torch.equal(v, ours[k]) for k, v in trained.items()) == frozen
     model.save(tmp_path / "a.ocil")
     with pytest.raises(OcilError, match="a module of its own as net, give it with net=module"):
@@ -290,8 +293,8 @@ def test_a_first_call_that_cannot_be_leaves_the_classifier_as_new() -> None:
 def test_a_step_that_breaks_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fed()
     before = model.state_sha256()
-    assert model._session is not None
-    monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
+    assert model._learned is not None
+    monkeypatch.setattr(model._learned.session.learner, "optimizer_step", lambda loss: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
     assert model.state_sha256() == before
@@ -300,8 +303,8 @@ def test_a_step_that_breaks_half_way_is_undone(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_model_that_cannot_go_back_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fed()
-    assert model._session is not None
-    monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
+    assert model._learned is not None
+    monkeypatch.setattr(model._learned.session.learner, "optimizer_step", lambda loss: 1 / 0)
     monkeypatch.setattr("ocil.undo.LARGEST", 1000)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
@@ -330,14 +333,14 @@ def test_bad_parameters_are_said_when_learning_starts(given: dict[str, Any], sai
 
 def test_ctrl_c_waits_for_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     model, twin = fed(), fed()
-    assert model._session is not None
-    learn = model._session.learner.learn
+    assert model._learned is not None
+    learn = model._learned.session.learner.learn
 
     def interrupted(batch: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
         return learn(batch)
 
-    monkeypatch.setattr(model._session.learner, "learn", interrupted)
+    monkeypatch.setattr(model._learned.session.learner, "learn", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt, match="10 of 20 samples"):
@@ -438,8 +441,8 @@ def test_many_classes_of_features_are_told_apart_and_no_head_grows() -> None:
     oracle = ((test_x[:, None] - means) ** 2).sum(2).argmin(1) == tests
     assert 0.7 <= oracle.mean() <= 0.95
     assert model.score(test_x, tests) >= oracle.mean() - 0.02
-    assert model._session is not None
-    learner = model._session.learner
+    assert model._learned is not None
+    learner = model._learned.session.learner
     assert learner.model.head.classes == 0
     assert learner.backbone_images == len(y)  # nothing is replayed
     assert "head" not in learner.readouts()
@@ -481,8 +484,8 @@ def test_a_read_out_of_the_memory_is_not_saved_without_it(tmp_path: Path):
 
 def _rate(model: ocil.Classifier, lr: float) -> None:
     """Another learning rate from the next step on."""
-    assert model._session is not None
-    for group in model._session.learner.optimizer.param_groups:
+    assert model._learned is not None
+    for group in model._learned.session.learner.optimizer.param_groups:
         group["lr"] = lr
 
 
@@ -523,8 +526,8 @@ def test_the_way_back_leads_over_copies_and_long_calls(
     for count in (10, 10, 40, 7, 10):
         model.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
         twin.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)
-        assert model._session is not None
-        monkeypatch.setattr(model._session.learner, "optimizer_step", lambda loss: 1 / 0)
+        assert model._learned is not None
+        monkeypatch.setattr(model._learned.session.learner, "optimizer_step", lambda loss: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.partial_fit(GOOD, LABELS)
         assert model.state_sha256() == twin.state_sha256()

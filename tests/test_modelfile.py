@@ -61,8 +61,8 @@ def test_without_memory_no_image_is_in_the_file(tmp_path: Path) -> None:
     assert again.predict(X).tolist() == first.predict(X).tolist()
     assert again.pending_ == 0
     again.partial_fit(X, Y)
-    assert again._session is not None and again._session.learner.memory is not None
-    assert len(again._session.learner.memory) == 20
+    assert again._learned is not None
+    assert len(again._learned.session.learner.memory) == 20
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -162,7 +162,10 @@ def test_forged_content_is_a_sentence(blob: bytes, tmp_path: Path, changes: dict
         (lambda t, k: t.pop(f"{k}.step"), r"has \['exp_avg', 'exp_avg_sq'\], not"),
         (lambda t, k: t.pop(f"{k}.exp_avg"), r"has \['exp_avg_sq', 'step'\], not"),
         (lambda t, k: t.update({f"{k}.momentum_buffer": torch.zeros(1)}), "momentum_buffer"),
-        (lambda t, k: t.update({f"{k}.exp_avg": torch.zeros(())}), "not have its parameter's shape"),
+        (
+            lambda t, k: t.update({f"{k}.exp_avg": torch.zeros(())}),
+            "not have its parameter's shape",
+        ),
         (lambda t, k: t.update({f"{k}.step": torch.zeros(3)}), "not have its parameter's shape"),
         (lambda t, k: t.update({f"{k}.step": torch.tensor(True)}), "holds torch.bool"),
         (

@@ -182,7 +182,8 @@ def _check_broken(storm: Storm, number: int, command: Command, model: Path) -> N
             storm.check(False, number, f"the model is not whole: {error}")
     storm.count("in mid-learning", 0 < learned < SAMPLES)
     storm.count("before anything was saved", not learned)
-    finished = learned == SAMPLES and not load(model)._unfinished
+    left = load(model)._learned if learned == SAMPLES else None
+    finished = left is not None and not left.unfinished
     if finished:  # it came after the end: what follows would rightly learn all again
         storm.count("after the end")
         model.unlink()

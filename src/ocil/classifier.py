@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,15 @@ from ocil.estimator import Estimator, feature_names, not_fitted
 from ocil.files import write_atomic, writing
 from ocil.learners import registry
 from ocil.learners.replay import as_float, evaluating
+from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
-from ocil.restore import note_of, restored
 from ocil.run.process import fault, interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, State
-from ocil.settings import Settings
+from ocil.settings import Settings, to_mapping
 from ocil.undo import WayBack
 
-ROOM = 1 << 24  # scores of all components held at a time while predicting
+MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 
 
 class Classifier(Estimator):
@@ -74,18 +73,9 @@ class Classifier(Estimator):
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
         self.augment, self._given = augment, settings
         self.channels: Channels = channels
-        self._forget()
-
-    def _forget(self) -> None:
-        self._session: Session | None = None
-        self._form: Form | None = None
-        self._channels: Channels | None = None  # what `channels` was when learning began
-        self._names: list[str] | None = None
-        self._pending: tuple[torch.Tensor, list[int | str]] | None = None
-        self._counts: Counter[int | str] = Counter()
-        self._unfinished: dict[str, dict[str, Any]] = {}  # by data: where `ocil learn` is in them
-        self._torn = ""
-        self._way_back = WayBack()
+        self._learned: Learned | None = None
+        self._restart = False  # the first step failed
+        self._torn, self._way_back = "", WayBack()
 
     # ---------------------------------------------------------------- learning
 
@@ -96,7 +86,7 @@ class Classifier(Estimator):
         """
         fresh = type(self)(**self.get_params())
         fresh._add(X, y, announced=True).flush()
-        self.__dict__ |= {k: v for k, v in vars(fresh).items() if k.startswith("_")}
+        self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Classifier:
@@ -106,39 +96,40 @@ class Classifier(Estimator):
     def _add(self, X: Any, y: Any, announced: bool = False) -> Classifier:
         """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
-        channels = self._channels or self.channels
-        x = torch.from_numpy(samples.items(X, channels, self._form))
-        known = self._session.labels.classes if self._session else []
-        waiting = self._pending[1] if self._pending else []
-        labels = samples.labels(y, len(x), known or waiting)
-        names = self._checked_names(X)
-        session = self._session or self._begin(x)
-        self._try_module(session, x)
+        x, names = self._items(X)
+        now = self._learned
+        waiting = now.pending[1] if now and now.pending else []
+        labels = samples.labels(y, len(x), (now.session.labels.classes if now else []) or waiting)
+        if now is None:
+            form = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+            now = Learned(self._begin(form.shape), form, self.channels)
+        elif self._restart:
+            now.session = self._begin(now.form.shape)
+        self._restart = False
+        self._try_module(now.session, x)
         if announced:
-            session.labels.encode(sorted(set(labels)))  # pyright: ignore[reportArgumentType]
+            now.session.labels.encode(sorted(set(labels)))  # pyright: ignore[reportArgumentType]
         # From here on nothing is the caller's fault.
-        self._session, self._names, self._channels = session, names, channels
-        self._form = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
-        if self._pending:
-            x, labels = torch.cat([self._pending[0], x]), waiting + labels
-        self._learn(x, labels, whole=len(labels) - len(labels) % session.settings.batch)
+        self._learned, now.names = now, names
+        if now.pending:
+            x, labels = torch.cat([now.pending[0], x]), waiting + labels
+        self._learn(now, x, labels, whole=len(labels) - len(labels) % now.session.settings.batch)
         return self
 
     def flush(self) -> Classifier:
         """Learn the pending samples now, as a smaller batch."""
         self._check_whole()
-        if self._pending:
-            x, labels = self._pending
-            self._session = self._session or self._begin(x)
-            self._learn(x, labels, whole=len(labels))
+        if (now := self._learned) and now.pending:
+            if self._restart:
+                now.session, self._restart = self._begin(now.form.shape), False
+            self._learn(now, *now.pending, whole=self.pending_)
         return self
 
-    def _learn(self, x: torch.Tensor, labels: list[int | str], whole: int) -> None:
+    def _learn(self, now: Learned, x: torch.Tensor, labels: list[int | str], whole: int) -> None:
         """Learn the first `whole` samples in batches; the others wait."""
-        session, waiting, report = self._session, self._pending, {}
-        assert session is not None
+        waiting, report, session = now.pending, {}, now.session
         size, began = session.settings.batch, session.step
-        counts = self._counts.copy()
+        counts = now.counts.copy()
         mark = self._way_back.mark(session) if began and whole else 0
         try:
             with interrupts_between_steps() as asked:
@@ -147,8 +138,8 @@ class Classifier(Estimator):
                     report = session.learn(x[start:end], labels[start:end])
                     if began:
                         self._way_back.add(x[start:end], labels[start:end])
-                    self._counts.update(labels[start:end])
-                    self._pending = None
+                    now.counts.update(labels[start:end])
+                    now.pending = None
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
             if whole:
@@ -156,27 +147,26 @@ class Classifier(Estimator):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._pending, self._counts = waiting, counts
-            self._go_back(began, mark, error)
+            now.pending, now.counts = waiting, counts
+            self._go_back(now, began, mark, error)
             if not isinstance(error, OcilError):
                 _check_sound(session, {}, error)
             raise
         self._way_back.done()
         if whole < len(labels):
-            self._pending = x[whole:].clone(), labels[whole:]
+            now.pending = x[whole:].clone(), labels[whole:]
 
-    def _go_back(self, began: int, mark: int, error: BaseException) -> None:
-        """Take up the state before a call that failed: nothing at all, or a step."""
-        if not began:
-            pending, form, channels = self._pending, self._form, self._channels
-            self._forget()
-            if pending:
-                self._pending, self._form, self._channels = pending, form, channels
-            return
-        assert self._session is not None
-        self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
-        if session := self._way_back.back(self._session, mark):
-            self._session, self._torn = session, ""
+    def _go_back(self, now: Learned, began: int, mark: int, error: BaseException) -> None:
+        """Take up the state before a call that failed: nothing but pending samples, or a step."""
+        if began:
+            self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
+            if session := self._way_back.back(now.session, mark):
+                now.session, self._torn = session, ""
+        elif now.pending:  # they wait for a new start, which takes the parameters of then
+            session, self._restart = self._begin(now.form.shape), True
+            self._learned = Learned(session, now.form, now.channels, pending=now.pending)
+        else:
+            self._learned = None
 
     def _check_whole(self) -> None:
         if self._torn:
@@ -185,21 +175,24 @@ class Classifier(Estimator):
                 "was saved before it."
             )
 
-    def _checked_names(self, X: Any) -> list[str] | None:
-        names = feature_names(X)
-        if names and self._form and self._names and names != self._names:
+    def _items(self, X: Any) -> tuple[torch.Tensor, list[str] | None]:
+        """X as items like those learned before, and the names of its columns."""
+        now, names = self._learned, feature_names(X)
+        channels, form = (now.channels, now.form) if now else (self.channels, None)
+        x = torch.from_numpy(samples.items(X, channels, form))
+        known = now.names if now else None
+        if names and known and names != known:
             raise BadInput(
                 "The feature names should match those that were passed during fit, in the same "
-                f"order: {', '.join(self._names[:5])} ..."
+                f"order: {', '.join(known[:5])} ..."
             )
-        return self._names or names
+        return x, known or names
 
     # ---------------------------------------------------------------- starting
 
-    def _begin(self, x: torch.Tensor) -> Session:
-        """A session for items like these."""
+    def _begin(self, shape: tuple[int, ...]) -> Session:
+        """A session for items of this shape."""
         samples.check_channels(self.channels)
-        shape = tuple(x.shape[1:])
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         with offering(module):
             session = Session(self.method, self._resolved(shape), shape)
@@ -236,14 +229,12 @@ class Classifier(Estimator):
 
     def scores(self, X: Any, readout: str | None = None) -> np.ndarray:
         """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
-        session = self._fitted()
+        learner = self._fitted().session.learner
         self._check_whole()
-        x = torch.from_numpy(samples.items(X, self._channels or self.channels, self._form))
-        self._checked_names(X)
-        learner = session.learner
+        x, _ = self._items(X)
         if readout is not None and readout not in learner.readouts():
             raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
-        size = max(1, min(500, ROOM // (8 * learner.classes)))
+        size = max(1, min(500, MAX_SCORES // (8 * learner.classes)))
         return torch.cat([learner.scores(part, readout).cpu() for part in x.split(size)]).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
@@ -259,57 +250,47 @@ class Classifier(Estimator):
     def score(self, X: Any, y: Any) -> float:
         """Share of correct answers."""
         answers = self.predict(X).tolist()
-        wanted = samples.labels(y, len(answers), self._fitted().labels.classes)
+        wanted = samples.labels(y, len(answers), self._fitted().session.labels.classes)
         return sum(a == b for a, b in zip(answers, wanted, strict=True)) / len(wanted)
 
-    def _fitted(self) -> Session:
-        if self._session is None or not self._session.labels.classes:
-            waiting = len(self._pending[1]) if self._pending else 0
+    def _fitted(self) -> Learned:
+        if self._learned is None or not self._learned.session.labels.classes:
             raise not_fitted(
-                f"This Classifier is not fitted yet ({waiting} samples are pending); call "
+                f"This Classifier is not fitted yet ({self.pending_} samples are pending); call "
                 "partial_fit, or flush for pending ones."
             )
-        return self._session
+        return self._learned
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._session is not None and bool(self._session.labels.classes)
+        return self._learned is not None and bool(self._learned.session.labels.classes)
 
     @property
     def classes_(self) -> np.ndarray:
         """Labels learned so far: after `fit` sorted, later ones in order of arrival; those of
         pending samples come with them."""
-        return np.array(self._fitted().labels.classes)
+        return np.array(self._fitted().session.labels.classes)
 
     @property
     def counts_(self) -> dict[int | str, int]:
         """Samples learned of each class."""
-        return {label: self._counts[label] for label in self._fitted().labels.classes}
+        learned = self._fitted()
+        return {label: learned.counts[label] for label in learned.session.labels.classes}
 
     @property
     def n_features_in_(self) -> int:
         """Numbers in one item."""
-        self._fitted()
-        assert self._form is not None
-        return math.prod(self._form.shape)
+        return math.prod(self._fitted().form.shape)
 
     @property
     def pending_(self) -> int:
         """Samples that wait for a whole batch, or for flush()."""
-        return len(self._pending[1]) if self._pending else 0
+        return len(self._learned.pending[1]) if self._learned and self._learned.pending else 0
 
     # ---------------------------------------------------------------- state and files
 
-    def state(self) -> State:
-        """All that later behaviour depends on: the session's state, and pending samples."""
-        tensors, scalars = self._session.state() if self._session else State({}, {})
-        if self._pending:
-            tensors["pending.x"] = self._pending[0]
-            scalars["pending"] = self._pending[1]
-        return State(tensors, scalars)
-
     def state_sha256(self) -> str:
         """Equal for equal states; that of an `ocil run` that learned the same batches."""
-        return self.state().sha256()
+        return (self._learned.state() if self._learned else State({}, {})).sha256()
 
     def save(self, path: str | Path, *, memory: bool = True) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.
@@ -319,41 +300,33 @@ class Classifier(Estimator):
         samples; with net="identity" those are the vectors themselves, at unit length.)
         """
         self._check_whole()
-        readout = self._session.learner.readout if self._session else ""
-        if not memory and readout.endswith("mean"):
+        learner = self._learned.session.learner if self._learned else None
+        if not memory and learner and learner.readouts()[learner.readout].needs_memory:
             raise OcilError(
-                f"Read-out '{readout}' answers by the means of the memory's images, which "
+                f"Read-out '{learner.readout}' answers by the means of the memory's images, which "
                 "memory=False leaves out; save with them, or give the classifier another readout."
             )
         with writing(Path(path)):
             write_atomic(Path(path), self._blob(memory))
 
     def _blob(self, memory: bool = True) -> bytes:
-        if self._session is None or self._form is None:
+        if self._learned is None:
             raise not_fitted("This Classifier is not fitted yet: there is nothing to save.")
-        facts = {
-            "channels": self._channels or self.channels,
-            "names": self._names,
-            "counts": [self._counts[label] for label in self._session.labels.classes],
-        }
-        if memory and self._unfinished:
-            facts["unfinished"] = self._unfinished
-        return modelfile.dump(*note_of(self._session, self._form, self.state(), facts, memory))
+        return modelfile.dump(*modelfile.content_of(self._learned, memory))
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_whole()
-        net = self._session.learner.model.net if self._session else None
+        net = self._learned.session.learner.model.net if self._learned else None
         return {
             "params": self.get_params(),  # they may have been set anew since learning began
-            "blob": self._blob() if self._session else None,
+            "blob": self._blob() if self._learned else None,
             "module": net.module if isinstance(net, Foreign) else None,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])
         if state["blob"] is not None:
-            parts = restored(modelfile.parse(state["blob"]), state["module"])
-            self.__dict__ |= {k: v for k, v in parts.items() if k.startswith("_")}
+            self._learned = modelfile.restore(modelfile.parse(state["blob"]), state["module"])
 
 
 def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
@@ -363,11 +336,13 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     """
     content = modelfile.read(Path(path))
     try:
-        parts = restored(content, net)
+        learned = modelfile.restore(content, net)
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
-    model = Classifier(**{k: v for k, v in parts.items() if not k.startswith("_")})
-    model.__dict__ |= {k: v for k, v in parts.items() if k.startswith("_")}
+    session = learned.session
+    params: dict[str, Any] = to_mapping(session.settings) | ({} if net is None else {"net": net})
+    model = Classifier(session.method, channels=learned.channels, **params)
+    model._learned = learned
     return model
 
 

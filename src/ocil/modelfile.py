@@ -11,9 +11,13 @@ file contains training images (the replay memory) unless it was saved without th
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,13 +25,21 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import nn
 
+from ocil import nets, samples
 from ocil.errors import OcilError
-from ocil.session import State
+from ocil.learners import registry
+from ocil.nets.foreign import Foreign, offering
+from ocil.samples import Channels, Form
+from ocil.session import UNFIT, Session, State
+from ocil.settings import Settings, to_mapping
+from ocil.version import __version__
 
 VERSION = 1
 KEY = "ocil.model"
-LARGEST_HEADER = 32 << 20  # bytes
+MAX_HEADER = 32 << 20  # bytes
+MAX_ITEM = 1 << 26  # numbers in one item
 # What any content can provoke while it is read.
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 
@@ -37,6 +49,27 @@ class ModelFile(NamedTuple):
 
     note: dict[str, Any]
     tensors: dict[str, torch.Tensor]
+
+
+@dataclass
+class Learned:
+    """What a classifier has learned, and the samples that wait to be."""
+
+    session: Session
+    form: Form
+    channels: Channels
+    names: list[str] | None = None  # of a data frame's columns
+    pending: tuple[torch.Tensor, list[int | str]] | None = None
+    counts: Counter[int | str] = field(default_factory=Counter)
+    unfinished: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By data: where `ocil learn` is in them."""
+
+    def state(self, samples: bool = True) -> State:
+        """All that later behaviour depends on; `samples=False` leaves out those of the stream."""
+        tensors, scalars = self.session.state(samples)
+        if self.pending and samples:
+            tensors["pending.x"], scalars["pending"] = self.pending
+        return State(tensors, scalars)
 
 
 # version -> what makes the content of the next version of it
@@ -49,9 +82,9 @@ def dump(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
     note = {**note, "version": VERSION}
     note["sha256"] = State(tensors, note).sha256()
     blob = save_tensors(tensors, metadata={KEY: json.dumps(note, sort_keys=True)})
-    if (size := int.from_bytes(blob[:8], "little")) > LARGEST_HEADER:
+    if (size := int.from_bytes(blob[:8], "little")) > MAX_HEADER:
         raise OcilError(
-            f"The header of the model would have {size} bytes, at most {LARGEST_HEADER} are read "
+            f"The header of the model would have {size} bytes, at most {MAX_HEADER} are read "
             "again; shorten the labels."
         )
     return blob
@@ -93,7 +126,7 @@ def read(path: Path) -> ModelFile:
 def _header(start: bytes, rest: Callable[[int], bytes], size: int, where: str) -> dict[str, Any]:
     """The JSON header, refused before it is read if its length cannot be true."""
     claimed = int.from_bytes(start, "little")
-    if len(start) < 8 or claimed > size - 8 or claimed > LARGEST_HEADER:
+    if len(start) < 8 or claimed > size - 8 or claimed > MAX_HEADER:
         raise OcilError(
             f"{where} is no model of ocil, or it is cut off: its header would have {claimed} bytes "
             f"in a file of {size}."
@@ -132,3 +165,128 @@ def _damaged(where: str, error: Exception) -> OcilError:
     return OcilError(
         f"{where} is truncated, altered or no model of ocil ({problem}); copy it again."
     )
+
+
+# -------------------------------------------------------------------- what is in the note
+
+
+def content_of(learned: Learned, memory: bool) -> ModelFile:
+    """Note and tensors of a classifier, with or without samples of the stream."""
+    session, (tensors, scalars) = learned.session, learned.state(samples=memory)
+    net = session.learner.model.net
+    note = {
+        "ocil": __version__,
+        "method": session.method,
+        "settings": to_mapping(session.settings),
+        "shape": list(learned.form.shape),
+        "dtype": learned.form.dtype,
+        "module": type(net.module).__name__ if isinstance(net, Foreign) else None,  # for people
+        "frozen": [n for n, w in net.named_parameters() if not w.requires_grad],
+        "memory": memory,
+        "scalars": scalars,
+        "channels": learned.channels,
+        "names": learned.names,
+        "counts": [learned.counts[label] for label in session.labels.classes],
+    }
+    if memory and learned.unfinished:
+        note["unfinished"] = learned.unfinished
+    return ModelFile(note, tensors)
+
+
+def restore(content: ModelFile, net: nn.Module | None) -> Learned:
+    """What the classifier in a file has learned; `net` where it was made with a module."""
+    try:
+        return _restore(content, net)
+    except UNFIT as error:
+        problem = " ".join(str(error).split())[:200].rstrip(".")
+        raise OcilError(f"its content does not fit together ({problem}); copy it again.") from error
+
+
+def _restore(content: ModelFile, net: nn.Module | None) -> Learned:
+    note, tensors = content
+    kind = registry.get(note["method"])
+    values = registry.upgraded(kind.method, note["settings"])
+    settings = registry.make_settings(kind.method, values, "the model file")
+    form, scalars = _form(note), note["scalars"]
+    if (settings.net == "module") != (net is not None):
+        given = "but one is given; leave it out" if net else "give it with net=module"
+        needs = "a module of its own" if settings.net == "module" else "no module of yours"
+        raise OcilError(f"it was made with {needs} as net, {given}.")
+    module = copy.deepcopy(net)
+    if module is not None:
+        frozen = set(map(str, note["frozen"]))
+        for name, weight in module.named_parameters(prefix="module"):
+            weight.requires_grad_(name not in frozen)
+    _check_sizes(settings, form, tensors, module)
+    known = samples.labels(scalars["labels"], len(scalars["labels"]), [])
+    with offering(module):
+        session = Session(kind, settings, form.shape)
+    state = {k: v for k, v in tensors.items() if not k.startswith("pending.")}
+    session._load(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
+    held = session.learner.memory.columns.get("x")
+    if held is not None and _form_of(held) != form:
+        raise ValueError(f"the memory holds items of {held.dtype}")
+    pending = None
+    if "pending" in scalars:
+        x = tensors["pending.x"]
+        pending = x, samples.labels(scalars["pending"], len(x), known)
+        if _form_of(x) != form or not len(x):
+            raise ValueError("the pending samples are of another form")
+    counts = note["counts"]
+    if len(counts) != len(known) or not all(type(n) is int and n >= 0 for n in counts):
+        raise ValueError("its counts are not those of its classes")
+    names = None if note["names"] is None else [str(name) for name in note["names"]]
+    counted = Counter(dict(zip(known, counts, strict=True)))
+    places = _unfinished(note)
+    return Learned(session, form, note["channels"], names, pending, counted, places)
+
+
+def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The data that `ocil learn` has not learned to the end, and how far it came in each."""
+    found = note.get("unfinished", {})
+    for place in found.values():
+        numbers = [place[key] for key in ("known", "learned", "samples")]
+        if (
+            not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
+            or not isinstance(place["name"], str)
+            or not isinstance(place["given"], dict)
+        ):
+            raise ValueError("its place in the data is none")
+    return found
+
+
+def _form_of(x: torch.Tensor) -> Form:
+    return Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+
+
+def _form(note: dict[str, Any]) -> Form:
+    shape, dtype = tuple(note["shape"]), note["dtype"]
+    if (
+        len(shape) not in (1, 3)
+        or not all(type(n) is int and 1 <= n <= MAX_ITEM for n in shape)
+        or math.prod(shape) > MAX_ITEM
+        or dtype not in ("uint8", "float32")
+        or note["channels"] not in ("auto", "first", "last")
+    ):
+        raise ValueError(f"items of shape {shape} and type {dtype!r}")
+    return Form(shape, dtype)
+
+
+def _check_sizes(
+    settings: Settings, form: Form, tensors: dict[str, torch.Tensor], module: nn.Module | None
+) -> None:
+    """Compare the network that the settings ask for with the weights, before any is allocated."""
+    if module is None:
+        with torch.device("meta"):
+            seed = torch.Generator(device="cpu").manual_seed(0)
+            net = nets.build(settings.net, form.shape, width=settings.width, generator=seed)
+        wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    else:
+        wanted = {f"module.{n}": tuple(v.shape) for n, v in module.state_dict().items()}
+    prefix = "learner.model.net."
+    found = {
+        k.removeprefix(prefix): tuple(v.shape) for k, v in tensors.items() if k.startswith(prefix)
+    }
+    if found != wanted:
+        odd = sorted(set(found.items()) ^ set(wanted.items()))[:2]
+        raise ValueError(f"the network has other weights than the file: {odd}")

@@ -103,8 +103,9 @@ class Session:
         if x.is_floating_point() and not bool(x.isfinite().all()):
             raise OcilError("A batch holds NaN or infinite values; take such items out.")
 
-    def state(self) -> State:
-        tensors = {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
+    def state(self, samples: bool = True) -> State:
+        """`samples=False` leaves out what parts hold of the stream: memories are empty."""
+        tensors = {f"learner.{k}": v for k, v in self.learner.state_dict(samples).items()}
         for purpose, generator in self.generators.items():
             tensors[f"generator.{purpose}"] = generator.get_state()
         scalars = {"method": self.method, "labels": self.labels.classes, "step": self.step}

@@ -23,11 +23,11 @@ from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
 from ocil.errors import OcilError, Stopped
 from ocil.files import WAIT, write_atomic, writing
-from ocil.restore import MOST_UNFINISHED
 from ocil.run.process import set_threads, stop_requests
 from ocil.text import plain
 
 CHUNK = 10  # samples from one look at the signals to the next
+MAX_UNFINISHED = 20  # data sets whose place is kept; of more the oldest go
 SAVE_EVERY = 500  # samples after which the model is saved
 FOR_NEW = ("method", "memory", "net", "seed", "steps", "lr", "resize")
 
@@ -94,7 +94,7 @@ class _Lesson:
             self.part = read_own(options.data, options.resize, options.bad_images)["train"]
         self.content = _content(self.part)
         known = self._samples()
-        place = self.model._unfinished.get(self.content)
+        place = self._unfinished().get(self.content)
         if self.written and given and (place is None or place["given"] != given):
             flags = ", ".join(f"--{name}" for name in given)
             raise OcilError(
@@ -114,10 +114,14 @@ class _Lesson:
 
     def _samples(self) -> int:
         """How many the model has been given."""
-        return sum(self.model._counts.values()) + self.model.pending_
+        learned = sum(self.model._learned.counts.values()) if self.model._learned else 0
+        return learned + self.model.pending_
+
+    def _unfinished(self) -> dict[str, dict[str, Any]]:
+        return self.model._learned.unfinished if self.model._learned else {}
 
     def _tell_of_others(self) -> None:
-        others = [p for key, p in self.model._unfinished.items() if key != self.content]
+        others = [p for key, p in self._unfinished().items() if key != self.content]
         for place in others:
             say(
                 f"Not finished: {plain(place['name'], 60)}, {place['learned']} of "
@@ -175,10 +179,11 @@ class _Lesson:
                 f"Something else has written {self.file} in the meantime; what it wrote was kept. "
                 "Run this command again to teach it as well."
             )
-        unfinished = {k: v for k, v in self.model._unfinished.items() if k != self.content}
+        unfinished = {k: v for k, v in self._unfinished().items() if k != self.content}
         if not finished:
             unfinished[self.content] = self.place
-        self.model._unfinished = dict(list(unfinished.items())[-MOST_UNFINISHED:])
+        if self.model._learned:
+            self.model._learned.unfinished = dict(list(unfinished.items())[-MAX_UNFINISHED:])
         write_atomic(self.file, self.model._blob())
         self.written = _version(self.file)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def picture_shape(model: Classifier) -> Any:
     """(C, H, W) for a model of uint8 pictures, else None."""
-    form = model._form
+    form = model._learned.form if model._learned else None
     return form.shape if form and len(form.shape) == 3 and form.dtype == "uint8" else None
 
 
@@ -68,7 +68,7 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str,
     shape = picture_shape(model)
     if shape is None:
         raise OcilError(
-            f"The model learned {model._form}, no pictures of uint8; give .npy or .npz."
+            f"The model learned {model._fitted().form}, no pictures of uint8; give .npy or .npz."
         )
     names = [str(file) for file in files]
 

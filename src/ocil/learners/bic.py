@@ -121,7 +121,7 @@ class Bias(dict[str, torch.Tensor]):
     def nbytes(self) -> int:
         return count_bytes(self.values())
 
-    def state_dict(self) -> Mapping[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> Mapping[str, torch.Tensor]:
         return self
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:

@@ -140,10 +140,10 @@ class Learner(Generic[S]):
         """Bytes held beyond the net and its optimiser."""
         return sum(v.nbytes for k, v in self.parts.items() if k not in ("model", "optimizer"))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Every tensor that later behaviour depends on, by a flat name."""
+    def state_dict(self, samples: bool = True) -> dict[str, Tensor]:
+        """Every tensor that later behaviour depends on; `samples=False`: with empty memories."""
         counts = torch.tensor([self.classes, self.backbone_images])
-        return {"counts": counts, **self.parts.state_dict()}
+        return {"counts": counts, **self.parts.state_dict(samples)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.cache.clear()

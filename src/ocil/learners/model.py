@@ -100,7 +100,7 @@ class WeightAverage:
     def nbytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> dict[str, torch.Tensor]:
         return {**self.model.state_dict(), "updates": torch.tensor(self.updates)}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:

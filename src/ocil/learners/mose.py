@@ -239,7 +239,9 @@ class Mose(ReplayLearner[MoseSettings]):
             ),
             "moe-head": Readout(lambda f: heads(f).mean(0), lambda f: f[space]),
             "moe-mean": Readout(
-                lambda f: means(f).mean(0), lambda f: F.normalize(f[space], dim=1), needs_memory=True
+                lambda f: means(f).mean(0),
+                lambda f: F.normalize(f[space], dim=1),
+                needs_memory=True,
             ),
         }
 

@@ -128,7 +128,7 @@ class Wrapped:
             return self.part.covariance.nbytes
         return self.part.nbytes if isinstance(self.part, Mixtures) else 0
 
-    def state_dict(self) -> Mapping[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> Mapping[str, torch.Tensor]:
         return self.part.state_dict()
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:

@@ -16,12 +16,14 @@ State = Mapping[str, Tensor]
 class Part(Protocol):
     """What the base of all learners saves, loads and counts."""
 
-    holds_samples: ClassVar[bool]  # items of the stream, which a model can be saved without
+    holds_samples: ClassVar[bool]  # items of the stream
 
     @property
     def nbytes(self) -> int: ...
 
-    def state_dict(self) -> State: ...
+    def state_dict(self, samples: bool = True) -> State:
+        """`samples=False`: the state without what it holds of the stream."""
+        ...
 
     def load_state_dict(self, state: State, classes: int) -> None:
         """Take up a state that knows `classes` classes; one that is not sound is a ValueError."""
@@ -30,11 +32,11 @@ class Part(Protocol):
 class Parts(dict[str, Part]):
     """Parts by the first word of their names in the state; one without a word has its own names."""
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self, samples: bool = True) -> dict[str, Tensor]:
         return {
             f"{name}.{key}" if name else key: value
             for name, part in self.items()
-            for key, value in part.state_dict().items()
+            for key, value in part.state_dict(samples).items()
         }
 
     def load_state_dict(self, state: State, classes: int) -> None:
@@ -55,7 +57,7 @@ class Values:
     def nbytes(self) -> int:
         return count_bytes(v for v in vars(self).values() if isinstance(v, Tensor))
 
-    def state_dict(self) -> State:
+    def state_dict(self, samples: bool = True) -> State:
         return {name: torch.as_tensor(getattr(self, name)) for name in self.saved}
 
     def load_state_dict(self, state: State, classes: int) -> None:
@@ -83,7 +85,7 @@ class Weights:
     def nbytes(self) -> int:
         return count_bytes(self.model.state_dict().values())
 
-    def state_dict(self) -> State:
+    def state_dict(self, samples: bool = True) -> State:
         return self.model.state_dict()
 
     def load_state_dict(self, state: State, classes: int) -> None:
@@ -108,7 +110,7 @@ class Teacher:
     def nbytes(self) -> int:
         return count_bytes(self.state_dict().values())
 
-    def state_dict(self) -> State:
+    def state_dict(self, samples: bool = True) -> State:
         return self.model.state_dict() if self.model else {}
 
     def load_state_dict(self, state: State, classes: int) -> None:
@@ -140,7 +142,7 @@ class OptimizerState:
     def nbytes(self) -> int:
         return count_bytes(self.state_dict().values())
 
-    def state_dict(self) -> State:
+    def state_dict(self, samples: bool = True) -> State:
         return {
             f"{i}.{name}": torch.as_tensor(value)
             for i, p in enumerate(self.parameters)

@@ -117,8 +117,10 @@ class Memory:
         filled = len(self)
         return sum(c[:filled].numel() * c.element_size() for c in self.columns.values())
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> dict[str, torch.Tensor]:
         """Filled slots only; "place" is `index_in_class`: the order in a class decides draws."""
+        if not samples:
+            return Memory(self.capacity).state_dict()
         filled = {f"column.{name}": c[: len(self)] for name, c in self.columns.items()}
         place = torch.tensor(self.index_in_class)
         return filled | {"place": place, "seen": torch.tensor(self.seen)}
