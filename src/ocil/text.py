@@ -150,6 +150,15 @@ def setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else plain(value, limit=60)
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names joined for a sentence.
+
+    >>> listed(("a", "b", "c"))
+    'a, b and c'
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def number_ranges(numbers: Sequence[int]) -> str:
     """Sorted numbers, neighbours joined.
 

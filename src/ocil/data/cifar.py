@@ -7,53 +7,48 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ocil.data.damage import Damage, reading
-from ocil.data.decoder import Chunk, Decoder, integer_labels
-from ocil.data.idx import open_plain_or_gzip
-from ocil.data.places import Found
-from ocil.data.source import Source, printable
+from ocil.data.find import Found
+from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, open_plain_or_gzip, reading
+from ocil.data.sources import Source
 from ocil.data.unpickle import PickledArray, read_plain_pickle
+from ocil.text import plain
 
-_MEMBER_BYTES = 256 << 20
-_ARCHIVE_BYTES = 512 << 20  # unpacked
-_MOST_MEMBERS = 100
-_CHUNK = 1 << 20
+_MAX_MEMBER_BYTES = 256 << 20
+_MAX_ARCHIVE_BYTES = 512 << 20  # unpacked
+_MAX_MEMBERS = 100
 
 
-def batches_decoder(source: Source, found: Found) -> Decoder:
-    """Return the decoder of the batches in a folder or in an archive."""
-    test = tuple(name for name in source.member_md5 if name.startswith("test"))
-    train = tuple(name for name in source.member_md5 if name not in test)
+def read_batches(source: Source, found: Found) -> Decoder:
+    """The batches in a folder or in an archive, in the order of their names."""
 
-    def decode(names: tuple[str, ...], limit: int) -> Iterator[Chunk]:
+    def chunks(part: str) -> Iterator[Chunk]:
+        names = [n for n in source.member_md5 if n.startswith("test") == (part == "test")]
+        limit = source.images(part) // len(names)
         if found.form == "tar":
-            return _from_tar(source, found.paths["archive"], names, limit)
-        return _from_folder(source, [found.paths[name] for name in names], limit)
+            (path,) = found.paths.values()
+            yield from _from_tar(source, path, names, limit)
+        else:
+            for name in names:
+                yield _from_file(source, found.paths[name], limit)
 
-    return Decoder(
-        train=lambda: decode(train, source.train),
-        test=lambda: decode(test, source.test),
-        class_names=source.class_names,
-    )
-
-
-def _from_folder(source: Source, paths: list[Path], limit: int) -> Iterator[Chunk]:
-    for path in paths:
-        with reading(source, path):
-            with path.open("rb") as stream:
-                data = stream.read(_MEMBER_BYTES + 1)
-            if len(data) > _MEMBER_BYTES:
-                raise Damage(f"it is larger than {_MEMBER_BYTES} bytes")
-            chunk = read_batch(source, data, limit // len(paths))
-        yield chunk
+    return Decoder(source.class_names, chunks)
 
 
-def _from_tar(source: Source, path: Path, names: tuple[str, ...], limit: int) -> Iterator[Chunk]:
+def _from_file(source: Source, path: Path, limit: int) -> Chunk:
+    with reading(path, source):
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_MEMBER_BYTES + 1)
+        if len(data) > _MAX_MEMBER_BYTES:
+            raise Damage(f"it is larger than {_MAX_MEMBER_BYTES} bytes")
+        return _read_batch(source, data, limit)
+
+
+def _from_tar(source: Source, path: Path, names: list[str], limit: int) -> Iterator[Chunk]:
     chunks: dict[str, Chunk] = {}
-    with reading(source, path):
-        for name, data in tar_members(path, names):
+    with reading(path, source):
+        for name, data in _tar_members(path, names):
             try:
-                chunks[name] = read_batch(source, data, limit // len(names))
+                chunks[name] = _read_batch(source, data, limit)
             except Damage as error:
                 raise Damage(f"in {name}, {error}") from error
         missing = [name for name in names if name not in chunks]
@@ -63,8 +58,8 @@ def _from_tar(source: Source, path: Path, names: tuple[str, ...], limit: int) ->
         yield chunks.pop(name)
 
 
-def read_batch(source: Source, data: bytes, limit: int) -> Chunk:
-    """Return images (n, 3, 32, 32) and labels (n,) of one pickled batch."""
+def _read_batch(source: Source, data: bytes, limit: int) -> Chunk:
+    """Images (n, 3, 32, 32) and labels (n,) of one pickled batch."""
     batch = read_plain_pickle(data)
     array = batch.get("data")
     labels = batch.get("fine_labels" if source.classes == 100 else "labels")
@@ -84,18 +79,18 @@ class _Limited:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._left = _ARCHIVE_BYTES
+        self._left = _MAX_ARCHIVE_BYTES
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(data)
         if self._left < 0:
-            raise Damage(f"it unpacks to more than {_ARCHIVE_BYTES} bytes")
+            raise Damage(f"it unpacks to more than {_MAX_ARCHIVE_BYTES} bytes")
         return data
 
 
-def tar_members(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the wanted members of a tar archive, plain or gzip, in one pass, without unpacking."""
+def _tar_members(path: Path, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The wanted members of a tar archive, plain or gzip, in one pass, without unpacking."""
     with open_plain_or_gzip(path) as stream:
         limited = cast(BinaryIO, _Limited(stream))
         with tarfile.open(fileobj=limited, mode="r|") as archive:
@@ -108,17 +103,17 @@ def tar_members(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes
                     if len(data) != member.size:
                         raise Damage(f"it ends within {name}")
                     yield name, data
-        while limited.read(_CHUNK):  # the sum of a gzip file stands at its end
+        while limited.read(1 << 20):  # the sum of a gzip file stands at its end
             pass
 
 
 def _refuse_strange(member: tarfile.TarInfo, count: int) -> None:
-    name = printable(member.name)
-    if count >= _MOST_MEMBERS:
-        raise Damage(f"it holds more than {_MOST_MEMBERS} members")
+    name = plain(member.name, 80)
+    if count >= _MAX_MEMBERS:
+        raise Damage(f"it holds more than {_MAX_MEMBERS} members")
     if not (member.isfile() or member.isdir()):
         raise Damage(f"member {name} is a link or a device")
     if member.name.startswith("/") or ".." in member.name.split("/"):
         raise Damage(f"member {name} points outside the archive")
-    if member.size > _MEMBER_BYTES:
-        raise Damage(f"member {name} has {member.size} bytes, at most {_MEMBER_BYTES} are read")
+    if member.size > _MAX_MEMBER_BYTES:
+        raise Damage(f"member {name} has {member.size} bytes, at most {_MAX_MEMBER_BYTES} are read")

@@ -28,13 +28,50 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the sha256 (hex) over dtype, shape and bytes of the four arrays."""
+        """The sha256 (hex) over dtype, shape and bytes of the four arrays."""
         return self.known_fingerprint or fingerprint(self.arrays)
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return train images, train labels, test images, test labels."""
+        """Train images, train labels, test images, test labels."""
         return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+    def checked(self) -> Dataset:
+        """The same, its arrays made read-only; raises for wrong types, shapes and labels."""
+        for array in self.arrays:
+            array.flags.writeable = False
+        for part, images, labels in (
+            ("training", self.train_images, self.train_labels),
+            ("test", self.test_images, self.test_labels),
+        ):
+            if problem := _problem(images, labels, len(self.class_names)):
+                raise OcilError(f"{self.name}, {part} set: {problem}.")
+        train, test = self.train_images.shape[1:], self.test_images.shape[1:]
+        if train != test:
+            raise OcilError(
+                f"{self.name}: training images are {train} and test images {test} (channels, "
+                "height, width); both sets need one size."
+            )
+        return self
+
+
+def _problem(images: np.ndarray, labels: np.ndarray, classes: int) -> str | None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        return f"images are {images.dtype} {images.shape}; give uint8 (N, C, H, W)"
+    if labels.dtype != np.int64 or labels.shape != (len(images),):
+        found = f"{len(images)} images but labels {labels.dtype} {labels.shape}"
+        return f"{found}; give one int64 label for each image"
+    if not len(labels):
+        return "it holds 0 images; copy the files again"
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        wanted = f"with {classes} classes they must lie in 0..{classes - 1}"
+        return f"labels run from {low} to {high}; {wanted}"
+    counts = np.bincount(labels, minlength=classes)
+    if not counts.all():
+        wanted = f"each of the {classes} classes needs at least one"
+        return f"class {int(counts.argmin())} has no image; {wanted}"
+    return None
 
 
 def fingerprint(arrays: Sequence[np.ndarray]) -> str:
@@ -55,49 +92,3 @@ def update_with(digest: hashlib._Hash, array: np.ndarray) -> None:
     rows = max(1, _CHUNK // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):
         digest.update(np.ascontiguousarray(array[start : start + rows]).data)
-
-
-def finished(
-    name: str,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-    class_names: Sequence[str],
-    known_fingerprint: str | None = None,
-) -> Dataset:
-    """Check the four arrays, make them read-only, and return them as a Dataset."""
-    for part, (images, labels) in (("training", train), ("test", test)):
-        _check_part(f"{name}, {part} set", images, labels, len(class_names))
-        images.flags.writeable = False
-        labels.flags.writeable = False
-    if train[0].shape[1:] != test[0].shape[1:]:
-        raise OcilError(
-            f"{name}: training images are {train[0].shape[1:]} and test images "
-            f"{test[0].shape[1:]} (channels, height, width); both sets need one size."
-        )
-    return Dataset(name, *train, *test, tuple(class_names), known_fingerprint)
-
-
-def _check_part(where: str, images: np.ndarray, labels: np.ndarray, classes: int) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise OcilError(
-            f"{where}: images are {images.dtype} {images.shape}; give uint8 (N, C, H, W)."
-        )
-    if labels.dtype != np.int64 or labels.shape != (len(images),):
-        raise OcilError(
-            f"{where}: {len(images)} images but labels {labels.dtype} {labels.shape}; "
-            "give one int64 label for each image."
-        )
-    if not len(labels):
-        raise OcilError(f"{where}: it holds 0 images; copy the files again.")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        raise OcilError(
-            f"{where}: labels run from {low} to {high}; "
-            f"with {classes} classes they must lie in 0..{classes - 1}."
-        )
-    counts = np.bincount(labels, minlength=classes)
-    if not counts.all():
-        raise OcilError(
-            f"{where}: class {int(counts.argmin())} has no image; "
-            f"each of the {classes} classes needs at least one."
-        )

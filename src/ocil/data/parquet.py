@@ -1,102 +1,194 @@
-"""Images in parquet: a column `image` or `img` of compressed bytes, and a column of labels."""
+"""Tables: .parquet of a named data set or of your own, and a Hugging Face data set saved on disk.
+
+Pictures are compressed bytes in a column `image` or `img` (or in its field `bytes`).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ocil.data.damage import Damage, reading
-from ocil.data.decoder import Chunk, Decoder, integer_labels
-from ocil.data.images import decode_image
-from ocil.data.places import Found
-from ocil.data.source import Source
+from ocil.data.arrays import ITEMS, LABELS, MAX_BYTES, Raw
+from ocil.data.find import Found
+from ocil.data.pictures import decode_exact
+from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
+from ocil.data.sources import Source
 from ocil.errors import OcilError
+from ocil.files import open_plain, read_plain
+from ocil.text import plain
 
-_IMAGE_COLUMNS = ("image", "img")
-_LABEL_COLUMNS = ("fine_label", "label")  # CIFAR-100 also has coarse ones
-_TABLE_BYTES = 2 << 30  # unpacked
+_MAX_TABLE_BYTES = 2 << 30  # unpacked
+_MAX_JSON_BYTES = 16 << 20
 _CHUNK = 1000
 
 
-def parquet_decoder(source: Source, found: Found) -> Decoder:
-    """Return the decoder of train.parquet and test.parquet."""
-    return Decoder(
-        train=lambda: _decode(source, found.paths["train"], source.train),
-        test=lambda: _decode(source, found.paths["test"], source.test),
-        class_names=source.class_names,
-    )
-
-
-def _decode(source: Source, path: Path, limit: int) -> Iterator[Chunk]:
-    pyarrow = load_pyarrow(path)
-    with reading(source, path):
-        try:
-            yield from _chunks(source, pyarrow, path, limit)
-        except pyarrow.lib.ArrowException as error:
-            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise Damage(f"it is not a readable parquet file ({problem})") from error
-
-
-def load_pyarrow(path: Path) -> Any:
-    """The package, or what to install to read `path`."""
+@contextmanager
+def _arrow(path: Path) -> Iterator[Any]:
+    """The package pyarrow, or what to install to read `path`; its errors become Damage."""
     try:
         import pyarrow
         import pyarrow.ipc
         import pyarrow.parquet
+        from pyarrow.lib import ArrowException
     except ImportError as error:
         raise OcilError(
             f"Reading {path} needs pyarrow, which is not installed; run `pip install ocil[data]`."
         ) from error
-    return pyarrow
-
-
-def _chunks(source: Source, pyarrow: Any, path: Path, limit: int) -> Iterator[Chunk]:
-    with pyarrow.parquet.ParquetFile(path) as table:
-        facts = table.metadata
-        if not 0 < facts.num_rows <= limit:
-            raise Damage(f"it holds {facts.num_rows} rows, expected 1 to {limit}")
-        size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-        if size > _TABLE_BYTES:
-            raise Damage(f"it unpacks to {size} bytes, at most {_TABLE_BYTES} are read")
-        image, label = _columns(pyarrow, table.schema_arrow)
-        rows = 0
-        for batch in table.iter_batches(batch_size=_CHUNK, columns=[image, label]):
-            batch.validate(full=True)
-            column = batch.column(0)
-            data = column.field("bytes") if pyarrow.types.is_struct(column.type) else column
-            images = np.empty((len(data), *source.shape), np.uint8)
-            for row, item in enumerate(data):
-                images[row] = _image(item.as_py(), source, rows + row)
-            rows += len(data)
-            yield images, integer_labels(batch.column(1).to_pylist(), source.classes)
-        if rows != facts.num_rows:
-            raise Damage(f"it announces {facts.num_rows} rows and holds {rows}")
-
-
-def _image(data: bytes | None, source: Source, row: int) -> np.ndarray:
-    if data is None:
-        raise Damage(f"row {row} has no image")
     try:
-        return decode_image(data, source.shape)
-    except Damage as error:
-        raise Damage(f"row {row} is {error}") from error
+        yield pyarrow
+    except ArrowException as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Damage(f"its table cannot be read ({problem})") from error
 
 
-def _columns(pyarrow: Any, schema: Any) -> tuple[str, str]:
-    """Return the column of image bytes (`image` or `image.bytes`) and that of the labels."""
-    image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
-    label = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
+def _refuse_large(facts: Any, limit: int) -> None:
+    size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+    if size > limit:
+        raise Damage(f"it unpacks to {size} bytes, at most {limit} are read")
+
+
+def _is_bytes(pyarrow: Any, kind: Any) -> bool:
+    return pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
+
+
+def _first(names: tuple[str, ...], known: Any) -> str | None:
+    return next((name for name in names if name in known), None)
+
+
+# ------------------------------------------------------------------ named data sets
+
+
+def read_named(source: Source, found: Found) -> Decoder:
+    """The images of train.parquet and test.parquet."""
+
+    def chunks(part: str) -> Iterator[Chunk]:
+        path = found.paths[f"{part}.parquet"]
+        with (
+            reading(path, source),
+            _arrow(path) as pyarrow,
+            pyarrow.parquet.ParquetFile(path) as table,
+        ):
+            yield from _chunks(pyarrow, table, source, source.images(part))
+
+    return Decoder(source.class_names, chunks)
+
+
+def _chunks(pyarrow: Any, table: Any, source: Source, limit: int) -> Iterator[Chunk]:
+    expected, rows = table.metadata.num_rows, 0
+    if not 0 < expected <= limit:
+        raise Damage(f"it holds {expected} rows, expected 1 to {limit}")
+    _refuse_large(table.metadata, _MAX_TABLE_BYTES)
+    for batch in table.iter_batches(_CHUNK, columns=_columns(pyarrow, table.schema_arrow)):
+        batch.validate(full=True)
+        column = batch.column(0)
+        data = column.field("bytes") if pyarrow.types.is_struct(column.type) else column
+        images = np.empty((len(data), *source.shape), np.uint8)
+        for row, item in enumerate(data):
+            if (picture := item.as_py()) is None:
+                raise Damage(f"row {rows + row} has no image")
+            images[row] = decode_exact(picture, source.shape, f"row {rows + row}")
+        rows += len(data)
+        yield images, integer_labels(batch.column(1).to_pylist(), source.classes)
+    if rows != expected:
+        raise Damage(f"it announces {expected} rows and holds {rows}")
+
+
+def _columns(pyarrow: Any, schema: Any) -> list[str]:
+    """The column of image bytes (`image` or `image.bytes`) and that of the labels."""
+    image = _first(("image", "img"), schema.names)
+    label = _first(("fine_label", "label"), schema.names)  # CIFAR-100 also has coarse ones
     if image is None or label is None:
         raise Damage("it has no columns image or img, and label or fine_label")
     kind = schema.field(image).type
     if pyarrow.types.is_struct(kind):
         inner = {field.name: field.type for field in kind}
         kind, image = inner.get("bytes"), f"{image}.bytes"
-    if kind is None or not (pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)):
+    if kind is None or not _is_bytes(pyarrow, kind):
         raise Damage(f"its column {image} holds no bytes")
     if not pyarrow.types.is_integer(schema.field(label).type):
         raise Damage(f"its labels are {schema.field(label).type}, not integers")
-    return image, label
+    return [image, label]
+
+
+# ------------------------------------------------------------------ data of your own
+
+
+def read_table(path: Path) -> dict[str, Raw]:
+    """One table as train; a column of pictures, of lists of numbers, or numbers in columns."""
+    with _arrow(path) as pyarrow, open_plain(path), pyarrow.parquet.ParquetFile(path) as file:
+        _refuse_large(file.metadata, MAX_BYTES)
+        return {"train": _raw(pyarrow, _valid(file.read()))}
+
+
+def read_saved(path: Path) -> dict[str, Raw]:
+    """A Hugging Face data set saved with save_to_disk: its splits train and test, or all."""
+    if not (path / "dataset_dict.json").is_file():
+        return {"train": _split(path)}
+    splits = _json(path / "dataset_dict.json")["splits"]
+    if "train" not in splits:
+        raise Damage("it has no split named train")
+    test = _first(("test", "validation", "valid"), splits)
+    return {"train": _split(path / "train")} | ({"test": _split(path / test)} if test else {})
+
+
+def _split(folder: Path) -> Raw:
+    tables = []
+    with _arrow(folder) as pyarrow:
+        for name in [str(e["filename"]) for e in _json(folder / "state.json")["_data_files"]]:
+            if Path(name).name != name or (folder / name).is_symlink():
+                raise Damage(f"its file {plain(name, 80)} is not one of its own folder")
+            with open_plain(folder / name):
+                pass  # a pipe would be waited for
+            if (folder / name).stat().st_size > MAX_BYTES:
+                raise Damage(f"{plain(name, 80)} is larger than {MAX_BYTES} bytes")
+            with pyarrow.memory_map(str(folder / name)) as source:
+                tables.append(_valid(pyarrow.ipc.open_stream(source).read_all()))
+        return _raw(pyarrow, pyarrow.concat_tables(tables))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(read_plain(path, _MAX_JSON_BYTES))
+
+
+def _valid(table: Any) -> Any:
+    """A table whose offsets and sizes were all looked at: others read memory that is not theirs."""
+    table.validate(full=True)
+    return table
+
+
+def _raw(pyarrow: Any, table: Any) -> Raw:
+    lower = {name.lower(): name for name in table.column_names}
+    label = _first(("label", *LABELS), lower)  # where there is one, y may be a coordinate
+    if label is None:
+        raise Damage(f"it has no column {', '.join(LABELS[:-1])}")
+    labels = _class_names(table, lower[label])
+    item = _first(ITEMS, lower)
+    column = table[lower[item]].combine_chunks() if item else None
+    if column is None or (item == "x" and pyarrow.types.is_primitive(column.type)):
+        rest = [n for n in table.column_names if n != lower[label]]
+        return Raw(np.stack([table[n].to_numpy() for n in rest], 1), labels)
+    if pyarrow.types.is_struct(column.type):
+        column = column.field("bytes")
+    if _is_bytes(pyarrow, column.type):
+        return Raw([data or b"" for data in column.to_pylist()].__getitem__, labels)
+    if pyarrow.types.is_nested(column.type):
+        return Raw(np.array(column.to_pylist()), labels)
+    raise Damage(
+        f"its column {plain(lower[item or ''], 80)} holds {column.type}, no pictures and no vectors"
+    )
+
+
+def _class_names(table: Any, label: str) -> list[int | str]:
+    """The labels; by their names where the table carries those of Hugging Face's ClassLabel."""
+    values = table[label].to_pylist()
+    try:
+        note = json.loads((table.schema.metadata or {})[b"huggingface"])
+        names = note["info"]["features"][label]["names"]
+        return [str(names[value]) if value >= 0 else value for value in values]
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return values

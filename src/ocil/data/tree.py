@@ -1,4 +1,7 @@
-"""Many small files, in a folder or in a zip that is read in place, with limits on both."""
+"""Many small files, in a folder or in a zip that is read in place, with limits on both.
+
+Files are named relative to the root, with forward slashes.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,13 @@ import os
 import stat
 import zipfile
 from pathlib import Path
-from typing import Protocol
 
-from ocil.data.damage import Damage
-from ocil.data.source import printable
+from ocil.data.reader import Damage
 from ocil.files import open_plain
+from ocil.text import plain
 
-MOST_FILES = 400_000
-MOST_BYTES = 4 << 30  # unpacked, all files together
-
-
-class Tree(Protocol):
-    """Read-only files by their name relative to the root, with forward slashes."""
-
-    path: Path
-
-    def names(self) -> list[str]:
-        """Return the names of all regular files."""
-        ...
-
-    def read(self, name: str, limit: int) -> bytes:
-        """Return the content of a file of at most `limit` bytes."""
-        ...
+MAX_FILES = 400_000
+MAX_BYTES = 4 << 30  # unpacked, all files together
 
 
 class FolderTree:
@@ -45,23 +33,23 @@ class FolderTree:
             with os.scandir(self.path / prefix) as entries:
                 for entry in entries:
                     if entry.is_symlink():
-                        raise Damage(f"{printable(prefix + entry.name)} in it is a link")
+                        raise Damage(f"{plain(prefix + entry.name, 80)} in it is a link")
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(f"{prefix}{entry.name}/")
                     elif not entry.is_file(follow_symlinks=False):
-                        raise Damage(f"{printable(prefix + entry.name)} in it is no regular file")
+                        raise Damage(f"{plain(prefix + entry.name, 80)} in it is no regular file")
                     else:
                         found.append(prefix + entry.name)
-            if len(found) > MOST_FILES:
-                raise Damage(f"it holds more than {MOST_FILES} files")
+            if len(found) > MAX_FILES:
+                raise Damage(f"it holds more than {MAX_FILES} files")
         return found
 
     def read(self, name: str, limit: int) -> bytes:
-        """Read one file."""
+        """The content of a file of at most `limit` bytes."""
         with open_plain(self.path / name) as stream:
             data = stream.read(limit + 1)
         if len(data) > limit:
-            raise Damage(f"{printable(name)} in it is larger than {limit} bytes")
+            raise Damage(f"{plain(name, 80)} in it is larger than {limit} bytes")
         return data
 
 
@@ -72,24 +60,23 @@ class ZipTree:
         self.path = path
         self._zip = zipfile.ZipFile(path)
         members = self._zip.infolist()
-        if len(members) > MOST_FILES:
-            raise Damage(f"it holds {len(members)} members, at most {MOST_FILES} are read")
+        if len(members) > MAX_FILES:
+            raise Damage(f"it holds {len(members)} members, at most {MAX_FILES} are read")
         total = sum(member.file_size for member in members)
-        if total > MOST_BYTES:
-            raise Damage(f"it unpacks to {total} bytes, at most {MOST_BYTES} are read")
+        if total > MAX_BYTES:
+            raise Damage(f"it unpacks to {total} bytes, at most {MAX_BYTES} are read")
         for member in members:
             _refuse_strange(member)
         self._members = {member.filename: member for member in members if not member.is_dir()}
 
     def names(self) -> list[str]:
-        """Return the names of the file members."""
         return list(self._members)
 
     def read(self, name: str, limit: int) -> bytes:
-        """Read one member; the size is checked both as announced and as found."""
+        """The content of a member; its size is checked both as announced and as found."""
         member = self._members[name]
         if member.file_size > limit:
-            raise Damage(f"{printable(name)} in it is larger than {limit} bytes")
+            raise Damage(f"{plain(name, 80)} in it is larger than {limit} bytes")
         return read_member(self._zip, member)
 
 
@@ -98,12 +85,12 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     with archive.open(member) as stream:
         data = stream.read(member.file_size + 1)
     if len(data) != member.file_size:
-        raise Damage(f"{printable(member.filename)} in it has not the announced size")
+        raise Damage(f"{plain(member.filename, 80)} in it has not the announced size")
     return data
 
 
 def _refuse_strange(member: zipfile.ZipInfo) -> None:
-    name = printable(member.filename)
+    name = plain(member.filename, 80)
     if not member.filename:
         raise Damage("a member has no name")
     parts = member.filename.split("/")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ocil.data.damage import Damage
+from ocil.data.reader import Damage
 
 _OPCODES = frozenset(
     """
@@ -26,40 +27,30 @@ _OPCODES = frozenset(
     EMPTY_DICT DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD
     """.split()  # noqa: SIM905
 )
-_LARGEST_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
+_MAX_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
 
 
 class _Inert:
     """A value that stands for a name in a pickle and refuses to be given state."""
 
-    __slots__ = ()
+    __slots__ = ("_makes",)
+
+    def __init__(self, makes: Callable[..., Any] | None = None) -> None:
+        self._makes = makes
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._makes is None:
+            raise pickle.UnpicklingError("a name was called")
+        return self._makes(*arguments)
 
     def __setstate__(self, state: Any) -> None:
         raise pickle.UnpicklingError("a name was given a state")
 
 
-class _ArrayType(_Inert):
-    __slots__ = ()
-
-
-class _Reconstruct(_Inert):
-    __slots__ = ()
-
-    def __call__(self, *arguments: Any) -> PickledArray:
-        return PickledArray()
-
-
-class _DtypeMaker(_Inert):
-    __slots__ = ()
-
-    def __call__(self, code: Any, *flags: Any) -> _PickledDtype:
-        return _PickledDtype(code)
-
-
 class _PickledDtype:
     __slots__ = ("code",)
 
-    def __init__(self, code: Any) -> None:
+    def __init__(self, code: Any, *flags: Any) -> None:
         self.code = code.decode("latin1") if isinstance(code, bytes) else code
 
     def __setstate__(self, state: Any) -> None:
@@ -71,7 +62,7 @@ class PickledArray:
 
     __slots__ = ("state",)
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: Any) -> None:
         self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
@@ -91,10 +82,10 @@ class PickledArray:
 
 
 _KNOWN = {
-    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct(),
-    ("numpy._core.multiarray", "_reconstruct"): _Reconstruct(),
-    ("numpy", "ndarray"): _ArrayType(),
-    ("numpy", "dtype"): _DtypeMaker(),
+    ("numpy.core.multiarray", "_reconstruct"): _Inert(PickledArray),
+    ("numpy._core.multiarray", "_reconstruct"): _Inert(PickledArray),
+    ("numpy", "ndarray"): _Inert(),
+    ("numpy", "dtype"): _Inert(_PickledDtype),
 }
 
 
@@ -123,5 +114,5 @@ def _check_opcodes(data: bytes) -> None:
         if opcode.name not in _OPCODES:
             raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
         is_put = opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
-        if is_put and not 0 <= int(argument or 0) <= _LARGEST_MEMO:
+        if is_put and not 0 <= int(argument or 0) <= _MAX_MEMO:
             raise pickle.UnpicklingError(f"memo index {argument} at byte {position}")
