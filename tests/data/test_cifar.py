@@ -190,8 +190,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.T
 def test_hostile_archives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list, message: str
 ) -> None:
-    monkeypatch.setattr("ocil.data.cifar._MAX_MEMBER_BYTES", 1_000_000)
-    monkeypatch.setattr("ocil.data.cifar._MAX_ARCHIVE_BYTES", 2_000_000)
+    monkeypatch.setattr("ocil.data.archive.MAX_MEMBER_BYTES", 1_000_000)
+    monkeypatch.setattr("ocil.data.archive.MAX_TAR_BYTES", 2_000_000)
     with pytest.raises(OcilError, match=message):
         load("cifar10", archive_with(tmp_path, *members))
 

@@ -14,7 +14,7 @@ import pytest
 
 from ocil import data
 from ocil.commands.data import overview
-from ocil.data import arrays, cache, imagenet, own, pictures, tree
+from ocil.data import archive, arrays, cache, imagenet, own, pictures
 from ocil.data.check import check
 from ocil.data.find import Found
 from ocil.data.reader import Damage
@@ -30,7 +30,7 @@ def png(side: tuple[int, int] = (8, 8), mode: str = "RGB") -> bytes:
     return stream.getvalue()
 
 
-class Names(tree.FolderTree):
+class Names(archive.FolderTree):
     """Names of files that nobody reads."""
 
     def __init__(self, *names: str) -> None:
@@ -160,7 +160,7 @@ def test_a_member_has_the_size_it_announces(held: bytes) -> None:
     member = zipfile.ZipInfo("a.png")
     member.file_size = 5
     with pytest.raises(Damage, match="announced size"):
-        tree.read_member(Archive(), member)  # type: ignore[arg-type]
+        archive.read_member(Archive(), member)  # type: ignore[arg-type]
 
 
 def test_a_folder_may_have_every_part(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ocil.data.archive import read_member
 from ocil.data.reader import Damage
-from ocil.data.tree import read_member
 from ocil.files import open_plain, read_plain
 from ocil.text import listed, plain
 

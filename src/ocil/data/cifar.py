@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
 
+from ocil.data.archive import MAX_MEMBER_BYTES, tar_members
 from ocil.data.find import Found
-from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, open_plain_or_gzip, reading
+from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
 from ocil.data.sources import Source
 from ocil.data.unpickle import PickledArray, read_plain_pickle
-from ocil.text import plain
-
-_MAX_MEMBER_BYTES = 256 << 20
-_MAX_ARCHIVE_BYTES = 512 << 20  # unpacked
-_MAX_MEMBERS = 100
 
 
 def read_batches(source: Source, found: Found) -> Decoder:
@@ -37,16 +31,16 @@ def read_batches(source: Source, found: Found) -> Decoder:
 def _from_file(source: Source, path: Path, limit: int) -> Chunk:
     with reading(path, source):
         with path.open("rb") as stream:
-            data = stream.read(_MAX_MEMBER_BYTES + 1)
-        if len(data) > _MAX_MEMBER_BYTES:
-            raise Damage(f"it is larger than {_MAX_MEMBER_BYTES} bytes")
+            data = stream.read(MAX_MEMBER_BYTES + 1)
+        if len(data) > MAX_MEMBER_BYTES:
+            raise Damage(f"it is larger than {MAX_MEMBER_BYTES} bytes")
         return _read_batch(source, data, limit)
 
 
 def _from_tar(source: Source, path: Path, names: list[str], limit: int) -> Iterator[Chunk]:
     chunks: dict[str, Chunk] = {}
     with reading(path, source):
-        for name, data in _tar_members(path, names):
+        for name, data in tar_members(path, names):
             try:
                 chunks[name] = _read_batch(source, data, limit)
             except Damage as error:
@@ -72,48 +66,3 @@ def _read_batch(source: Source, data: bytes, limit: int) -> Chunk:
     if len(labels) != len(rows):
         raise Damage(f"it holds {len(labels)} labels for {len(rows)} images")
     return rows.reshape(-1, *source.shape), integer_labels(labels, source.classes)
-
-
-class _Limited:
-    """A stream that stops an archive from unpacking to more than it may."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._left = _MAX_ARCHIVE_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
-        self._left -= len(data)
-        if self._left < 0:
-            raise Damage(f"it unpacks to more than {_MAX_ARCHIVE_BYTES} bytes")
-        return data
-
-
-def _tar_members(path: Path, names: list[str]) -> Iterator[tuple[str, bytes]]:
-    """The wanted members of a tar archive, plain or gzip, in one pass, without unpacking."""
-    with open_plain_or_gzip(path) as stream:
-        limited = cast(BinaryIO, _Limited(stream))
-        with tarfile.open(fileobj=limited, mode="r|") as archive:
-            for count, member in enumerate(archive):
-                _refuse_strange(member, count)
-                folder, _, name = member.name.removeprefix("./").rpartition("/")
-                if member.isfile() and name in names and "/" not in folder:
-                    content = archive.extractfile(member)
-                    data = content.read() if content else b""
-                    if len(data) != member.size:
-                        raise Damage(f"it ends within {name}")
-                    yield name, data
-        while limited.read(1 << 20):  # the sum of a gzip file stands at its end
-            pass
-
-
-def _refuse_strange(member: tarfile.TarInfo, count: int) -> None:
-    name = plain(member.name, 80)
-    if count >= _MAX_MEMBERS:
-        raise Damage(f"it holds more than {_MAX_MEMBERS} members")
-    if not (member.isfile() or member.isdir()):
-        raise Damage(f"member {name} is a link or a device")
-    if member.name.startswith("/") or ".." in member.name.split("/"):
-        raise Damage(f"member {name} points outside the archive")
-    if member.size > _MAX_MEMBER_BYTES:
-        raise Damage(f"member {name} has {member.size} bytes, at most {_MAX_MEMBER_BYTES} are read")

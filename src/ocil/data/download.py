@@ -13,7 +13,7 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,15 @@ from ocil.data.check import checksum_problem, is_published
 from ocil.data.find import find, require, roots
 from ocil.data.sources import Source, SourceFile, named
 from ocil.errors import OcilError
+from ocil.files import locked
 from ocil.text import plain
 
 Progress = Callable[[str, int, int], None]  # file name, bytes so far, bytes in all
 
 _CHUNK = 1 << 18
-_TRIES = 3  # of one address, as long as it keeps sending
+_MAX_TRIES = 3  # of one address, as long as it keeps sending
 _TIMEOUT = 30.0  # seconds without a byte
 _LOCK_SECONDS = 3600.0
-_LOCK = ".lock"
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +63,9 @@ def get(name: str, data_dir: Path | None = None, progress: Progress | None = Non
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, or the folder itself above what exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK)
+    """Whether files can be made in a folder, or the folder itself in what exists above it."""
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
 
 
 def fetch(
@@ -78,14 +77,17 @@ def fetch(
     """
     folder = root / source.name
     made = [place for place in (folder, *folder.parents) if not place.exists()]
+    busy = OcilError(
+        f"Another process has been fetching into {folder} for {_LOCK_SECONDS:.0f} seconds; "
+        "wait for it or end it."
+    )
     try:
-        with _locked(folder):
-            try:
-                for file in source.files:
-                    _fetch_file(source, _Transfer(file, folder / file.name, progress, timeout))
-            except OcilError:
-                _tidy(folder, made)
-                raise
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        with locked(folder / ".lock", busy, _LOCK_SECONDS):
+            for file in source.files:
+                _fetch_file(source, _Transfer(file, folder / file.name, progress, timeout))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = f"free {source.size / 1e6:.0f} MB there" if full else "make it a writable folder"
@@ -93,37 +95,11 @@ def fetch(
             f"Cannot write {source.name} into {folder} ({error.strerror or error}); "
             f"{remedy}, or give another with --data-dir."
         ) from error
-    return folder
-
-
-def _tidy(folder: Path, made: list[Path]) -> None:
-    """After a failure: no lock beside nothing, and no empty folders that were made for it."""
-    if [path.name for path in folder.iterdir()] == [_LOCK]:
-        (folder / _LOCK).unlink()
-        for place in made:
-            with contextlib.suppress(OSError):  # something else has come to lie there
+    finally:
+        for place in made:  # those that are still empty
+            with contextlib.suppress(OSError):
                 place.rmdir()
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
-    try:
-        while not (folder / _LOCK).exists() or not lock.is_locked:
-            lock.release()  # of a file that another process has tidied away while we waited
-            folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-    except Timeout as error:
-        raise OcilError(
-            f"Another process has been fetching into {folder} for {_LOCK_SECONDS:.0f} seconds; "
-            "wait for it or end it."
-        ) from error
+    return folder
 
 
 def _fetch_file(source: Source, transfer: _Transfer) -> None:
@@ -185,7 +161,7 @@ class _Transfer:
 
     def _complete(self, url: str) -> None:
         """Append to `part` until it has the published size; go on after a cut while bytes come."""
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_TRIES):
             if self.size > self.file.size:
                 self.part.unlink()
             before, reason = self.size, "the connection was cut"
@@ -197,7 +173,7 @@ class _Transfer:
             now = self.size
             if now == self.file.size:
                 return
-            if now <= before or attempt == _TRIES - 1:
+            if now <= before or attempt == _MAX_TRIES - 1:
                 raise _Refused(f"{reason} after {now} of {self.file.size} bytes" if now else reason)
 
     def _receive(self, url: str) -> None:

@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ocil.data.archive import open_plain_or_gzip
 from ocil.data.find import Found
-from ocil.data.reader import Chunk, Damage, Decoder, open_plain_or_gzip, reading
+from ocil.data.reader import Chunk, Damage, Decoder, reading
 from ocil.data.sources import IDX_NAMES, Source
 
 

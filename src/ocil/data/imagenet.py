@@ -12,18 +12,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ocil.data.archive import FolderTree, ZipTree
 from ocil.data.find import Found
-from ocil.data.pictures import decode_exact
+from ocil.data.pictures import decode_chunks
 from ocil.data.reader import Chunk, Damage, Decoder, reading
 from ocil.data.sources import Source
-from ocil.data.tree import FolderTree, ZipTree
 from ocil.text import plain
 
 _ANNOTATIONS = "val/val_annotations.txt"
 _ENDINGS = (".jpeg", ".jpg", ".png")
 _MAX_IMAGE_BYTES = 1 << 20
 _MAX_TEXT_BYTES = 16 << 20  # the words.txt of the original lists all of WordNet
-_CHUNK = 512
 
 Item = tuple[str, int]  # file name, label
 
@@ -43,14 +42,11 @@ def read_tiny(source: Source, found: Found) -> Decoder:
         class_names = layout.class_names()
 
     def chunks(part: str) -> Iterator[Chunk]:
-        for start in range(0, len(items[part]), _CHUNK):
-            chunk = items[part][start : start + _CHUNK]
-            images = np.empty((len(chunk), *source.shape), np.uint8)
-            with reading(path, source):
-                for row, (name, _) in enumerate(chunk):
-                    data = layout.tree.read(name, _MAX_IMAGE_BYTES)
-                    images[row] = decode_exact(data, source.shape, plain(name, 80))
-            yield images, np.array([label for _, label in chunk], np.int64)
+        def read(i: int) -> tuple[str, bytes]:
+            name = items[part][i][0]
+            return plain(name, 80), layout.tree.read(name, _MAX_IMAGE_BYTES)
+
+        return decode_chunks(source, path, read, np.array([i[1] for i in items[part]], np.int64))
 
     return Decoder(class_names, chunks)
 

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ocil import samples
+from ocil.data.archive import FolderTree
 from ocil.data.arrays import TESTS, Raw, read_npz
 from ocil.data.dataset import Dataset, fingerprint
 from ocil.data.parquet import read_saved, read_table
 from ocil.data.pictures import ENDINGS, MAX_FILE_BYTES, Bad, Shape, decode_all
 from ocil.data.reader import Damage, reading
 from ocil.data.sources import SOURCES
-from ocil.data.tree import FolderTree
 from ocil.errors import OcilError
 from ocil.text import plain
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ocil.data.arrays import ITEMS, LABELS, MAX_BYTES, Raw
 from ocil.data.find import Found
-from ocil.data.pictures import decode_exact
+from ocil.data.pictures import decode_chunks
 from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
 from ocil.data.sources import Source
 from ocil.errors import OcilError
@@ -24,7 +24,6 @@ from ocil.text import plain
 
 _MAX_TABLE_BYTES = 2 << 30  # unpacked
 _MAX_JSON_BYTES = 16 << 20
-_CHUNK = 1000
 
 
 @contextmanager
@@ -46,21 +45,38 @@ def _arrow(path: Path) -> Iterator[Any]:
         raise Damage(f"its table cannot be read ({problem})") from error
 
 
-def _refuse_large(facts: Any, limit: int) -> None:
-    size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-    if size > limit:
-        raise Damage(f"it unpacks to {size} bytes, at most {limit} are read")
+def _read(pyarrow: Any, path: Path, max_bytes: int, max_rows: int | None = None) -> Any:
+    """A parquet file as a table; it is refused by its head before anything is unpacked."""
+    with open_plain(path), pyarrow.parquet.ParquetFile(path) as file:
+        facts = file.metadata
+        if max_rows and not 0 < facts.num_rows <= max_rows:
+            raise Damage(f"it holds {facts.num_rows} rows, expected 1 to {max_rows}")
+        size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+        if size > max_bytes:
+            raise Damage(f"it unpacks to {size} bytes, at most {max_bytes} are read")
+        table = _valid(file.read())
+        if len(table) != facts.num_rows:
+            raise Damage(f"it announces {facts.num_rows} rows and holds {len(table)}")
+        return table
 
 
-def _is_bytes(pyarrow: Any, kind: Any) -> bool:
-    return pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
+def _valid(table: Any) -> Any:
+    """A table whose offsets and sizes were all looked at: others read memory that is not theirs."""
+    table.validate(full=True)
+    return table
+
+
+def _bytes(pyarrow: Any, column: Any) -> list[bytes | None] | None:
+    """The compressed pictures of a column, or of its field `bytes`; None if it holds others."""
+    kind = pyarrow.types
+    if kind.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+        column = column.combine_chunks().field("bytes")
+    held = kind.is_binary(column.type) or kind.is_large_binary(column.type)
+    return column.to_pylist() if held else None
 
 
 def _first(names: tuple[str, ...], known: Any) -> str | None:
     return next((name for name in names if name in known), None)
-
-
-# ------------------------------------------------------------------ named data sets
 
 
 def read_named(source: Source, found: Found) -> Decoder:
@@ -68,61 +84,32 @@ def read_named(source: Source, found: Found) -> Decoder:
 
     def chunks(part: str) -> Iterator[Chunk]:
         path = found.paths[f"{part}.parquet"]
-        with (
-            reading(path, source),
-            _arrow(path) as pyarrow,
-            pyarrow.parquet.ParquetFile(path) as table,
-        ):
-            yield from _chunks(pyarrow, table, source, source.images(part))
+        with reading(path, source), _arrow(path) as pyarrow:
+            table = _read(pyarrow, path, _MAX_TABLE_BYTES, source.images(part))
+            image = _first(("image", "img"), table.column_names)
+            label = _first(("fine_label", "label"), table.column_names)  # there are coarse ones too
+            if image is None or label is None:
+                raise Damage("it has no columns image or img, and label or fine_label")
+            if (pictures := _bytes(pyarrow, table[image])) is None:
+                raise Damage(f"its column {image} holds no bytes")
+            if not pyarrow.types.is_integer(table[label].type):
+                raise Damage(f"its labels are {table[label].type}, not integers")
+            labels = integer_labels(table[label].to_pylist(), source.classes)
+
+        def read(i: int) -> tuple[str, bytes]:
+            if (data := pictures[i]) is None:
+                raise Damage(f"row {i} has no image")
+            return f"row {i}", data
+
+        yield from decode_chunks(source, path, read, labels)
 
     return Decoder(source.class_names, chunks)
 
 
-def _chunks(pyarrow: Any, table: Any, source: Source, limit: int) -> Iterator[Chunk]:
-    expected, rows = table.metadata.num_rows, 0
-    if not 0 < expected <= limit:
-        raise Damage(f"it holds {expected} rows, expected 1 to {limit}")
-    _refuse_large(table.metadata, _MAX_TABLE_BYTES)
-    for batch in table.iter_batches(_CHUNK, columns=_columns(pyarrow, table.schema_arrow)):
-        batch.validate(full=True)
-        column = batch.column(0)
-        data = column.field("bytes") if pyarrow.types.is_struct(column.type) else column
-        images = np.empty((len(data), *source.shape), np.uint8)
-        for row, item in enumerate(data):
-            if (picture := item.as_py()) is None:
-                raise Damage(f"row {rows + row} has no image")
-            images[row] = decode_exact(picture, source.shape, f"row {rows + row}")
-        rows += len(data)
-        yield images, integer_labels(batch.column(1).to_pylist(), source.classes)
-    if rows != expected:
-        raise Damage(f"it announces {expected} rows and holds {rows}")
-
-
-def _columns(pyarrow: Any, schema: Any) -> list[str]:
-    """The column of image bytes (`image` or `image.bytes`) and that of the labels."""
-    image = _first(("image", "img"), schema.names)
-    label = _first(("fine_label", "label"), schema.names)  # CIFAR-100 also has coarse ones
-    if image is None or label is None:
-        raise Damage("it has no columns image or img, and label or fine_label")
-    kind = schema.field(image).type
-    if pyarrow.types.is_struct(kind):
-        inner = {field.name: field.type for field in kind}
-        kind, image = inner.get("bytes"), f"{image}.bytes"
-    if kind is None or not _is_bytes(pyarrow, kind):
-        raise Damage(f"its column {image} holds no bytes")
-    if not pyarrow.types.is_integer(schema.field(label).type):
-        raise Damage(f"its labels are {schema.field(label).type}, not integers")
-    return [image, label]
-
-
-# ------------------------------------------------------------------ data of your own
-
-
 def read_table(path: Path) -> dict[str, Raw]:
     """One table as train; a column of pictures, of lists of numbers, or numbers in columns."""
-    with _arrow(path) as pyarrow, open_plain(path), pyarrow.parquet.ParquetFile(path) as file:
-        _refuse_large(file.metadata, MAX_BYTES)
-        return {"train": _raw(pyarrow, _valid(file.read()))}
+    with _arrow(path) as pyarrow:
+        return {"train": _raw(pyarrow, _read(pyarrow, path, MAX_BYTES))}
 
 
 def read_saved(path: Path) -> dict[str, Raw]:
@@ -155,12 +142,6 @@ def _json(path: Path) -> dict[str, Any]:
     return json.loads(read_plain(path, _MAX_JSON_BYTES))
 
 
-def _valid(table: Any) -> Any:
-    """A table whose offsets and sizes were all looked at: others read memory that is not theirs."""
-    table.validate(full=True)
-    return table
-
-
 def _raw(pyarrow: Any, table: Any) -> Raw:
     lower = {name.lower(): name for name in table.column_names}
     label = _first(("label", *LABELS), lower)  # where there is one, y may be a coordinate
@@ -168,19 +149,16 @@ def _raw(pyarrow: Any, table: Any) -> Raw:
         raise Damage(f"it has no column {', '.join(LABELS[:-1])}")
     labels = _class_names(table, lower[label])
     item = _first(ITEMS, lower)
-    column = table[lower[item]].combine_chunks() if item else None
+    column = table[lower[item]] if item else None
     if column is None or (item == "x" and pyarrow.types.is_primitive(column.type)):
         rest = [n for n in table.column_names if n != lower[label]]
         return Raw(np.stack([table[n].to_numpy() for n in rest], 1), labels)
-    if pyarrow.types.is_struct(column.type):
-        column = column.field("bytes")
-    if _is_bytes(pyarrow, column.type):
-        return Raw([data or b"" for data in column.to_pylist()].__getitem__, labels)
-    if pyarrow.types.is_nested(column.type):
-        return Raw(np.array(column.to_pylist()), labels)
-    raise Damage(
-        f"its column {plain(lower[item or ''], 80)} holds {column.type}, no pictures and no vectors"
-    )
+    if (pictures := _bytes(pyarrow, column)) is not None:
+        return Raw(lambda i: pictures[i] or b"", labels)
+    if not pyarrow.types.is_nested(column.type) or pyarrow.types.is_struct(column.type):
+        name = plain(lower[item or ""], 80)
+        raise Damage(f"its column {name} holds {column.type}, no pictures and no vectors")
+    return Raw(np.array(column.to_pylist()), labels)
 
 
 def _class_names(table: Any, label: str) -> list[int | str]:

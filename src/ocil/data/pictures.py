@@ -7,12 +7,14 @@ import logging
 import struct
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ocil.data.reader import Damage
+from ocil.data.reader import Chunk, Damage, reading
+from ocil.data.sources import Source
 from ocil.errors import OcilError
 from ocil.text import plain
 
@@ -24,6 +26,7 @@ MAX_FILE_BYTES = 64 << 20
 _BROKEN = (
     OSError, SyntaxError, ValueError, TypeError, LookupError, MemoryError, EOFError, struct.error,
 )  # fmt: skip
+_CHUNK = 500  # pictures of a named data set decoded at a time
 _MAX_NAMED = 20  # pictures passed over that are named one by one
 
 GREY = ("1", "L", "I", "I;16", "LA")  # modes of Pillow
@@ -31,10 +34,6 @@ GREY = ("1", "L", "I", "I;16", "LA")  # modes of Pillow
 Bad = Literal["fail", "skip"]
 Shape = tuple[int, int, int]  # (C, H, W)
 log = logging.getLogger("ocil")
-
-
-class Colour(Exception):
-    """A picture in colour where a grey one is wanted."""
 
 
 def _open(data: bytes, formats: tuple[str, ...]) -> Any:
@@ -61,6 +60,20 @@ def decode_exact(data: bytes, shape: Shape, name: str) -> np.ndarray:
         raise Damage(f"{name} is an image of {len(data)} bytes that cannot be decoded") from error
 
 
+def decode_chunks(
+    source: Source, path: Path, read: Callable[[int], tuple[str, bytes]], labels: np.ndarray
+) -> Iterator[Chunk]:
+    """The pictures of a named data set, `read` by their number with their name in a message."""
+    for start in range(0, len(labels), _CHUNK):
+        chosen = labels[start : start + _CHUNK]
+        images = np.empty((len(chosen), *source.shape), np.uint8)
+        with reading(path, source):
+            for row in range(len(chosen)):
+                name, data = read(start + row)
+                images[row] = decode_exact(data, source.shape, name)
+        yield images, chosen
+
+
 def _channels_first(image: Any, channels: int) -> np.ndarray:
     pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)
@@ -82,7 +95,7 @@ def _measured(data: bytes) -> Any:
     return image
 
 
-def decoded(data: bytes, shape: Shape) -> np.ndarray:
+def decoded(data: bytes, shape: Shape, name: str = "It") -> np.ndarray:
     """A picture as uint8 (C, H, W): scaled until it covers H x W, the middle cut out."""
     from PIL import Image, ImageOps
 
@@ -94,7 +107,10 @@ def decoded(data: bytes, shape: Shape) -> np.ndarray:
             if image.format == "JPEG":  # where cameras write how they were held
                 image = ImageOps.exif_transpose(image)
             if channels == 1 and _in_colour(image):
-                raise Colour
+                raise OcilError(
+                    f"{name} is in colour, but the model learns grey pictures of "
+                    f"{width}x{height} pixels; turn it into a grey one, or start a new model."
+                )
             image = _eight_bits(image).convert("RGB" if channels == 3 else "L")
         if image.size != (width, height):
             image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
@@ -137,12 +153,12 @@ def decode_all(
     """
     skipped = 0
 
-    def attempt(what: Callable[[bytes], Any], i: int) -> Any:
+    def attempt(what: Callable[..., Any], i: int, *more: Any) -> Any:
         nonlocal skipped
         try:
-            return what(read(i))
+            return what(read(i), *more)
         except Damage as problem:
-            name = plain(names[i], 200)
+            name = plain(names[i])
             if bad == "fail":
                 raise OcilError(
                     f"{name} cannot be used: {problem}; mend or remove it, or pass over such "
@@ -151,7 +167,6 @@ def decode_all(
             skipped += 1
             if skipped <= _MAX_NAMED:
                 log.warning("Passed over %s: %s.", name, problem)
-            return None
 
     facts = {i: fact for i in range(len(names)) if (fact := attempt(_facts, i))}
     if not facts:
@@ -165,13 +180,7 @@ def decode_all(
     images = np.empty((len(facts), *wanted), np.uint8)
     kept: list[int] = []
     for i in facts:
-        try:
-            picture = attempt(lambda data: decoded(data, wanted), i)
-        except Colour:
-            raise OcilError(
-                f"{plain(names[i], 200)} is in colour, but the model learns grey pictures of "
-                f"{wanted[2]}x{wanted[1]} pixels; turn it into a grey one, or start a new model."
-            ) from None
+        picture = attempt(decoded, i, wanted, plain(names[i]))
         if picture is not None:
             images[len(kept)] = picture
             kept.append(i)

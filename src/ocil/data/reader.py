@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 
 from ocil.data.sources import Source
 from ocil.errors import OcilError
-from ocil.files import open_plain
 from ocil.text import plain
 
 PARTS = ("train", "test")
@@ -53,13 +50,6 @@ def reading(path: Path, source: Source | None = None) -> Iterator[None]:
         if source and source.files:
             remedy = f"; delete it and run `ocil data get {source.name}`, or copy it again"
         raise OcilError(f"{path} cannot be used: {problem}{remedy}.") from error
-
-
-def open_plain_or_gzip(path: Path) -> BinaryIO:
-    """Open a file for reading, through gzip if it starts like one, whatever its name."""
-    with open_plain(path) as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path, "rb")) if zipped else path.open("rb")
 
 
 def integer_labels(values: list, classes: int) -> np.ndarray:

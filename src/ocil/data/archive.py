@@ -1,14 +1,19 @@
-"""Many small files, in a folder or in a zip that is read in place, with limits on both.
+"""Files within folders, zip and tar archives, which are read in place and within limits.
 
-Files are named relative to the root, with forward slashes.
+Members are named relative to the root, with forward slashes. Links, devices and names that point
+outside are refused.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
+import tarfile
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from ocil.data.reader import Damage
 from ocil.files import open_plain
@@ -16,6 +21,9 @@ from ocil.text import plain
 
 MAX_FILES = 400_000
 MAX_BYTES = 4 << 30  # unpacked, all files together
+MAX_TAR_BYTES = 512 << 20  # the same of a tar archive
+MAX_TAR_FILES = 100
+MAX_MEMBER_BYTES = 256 << 20  # of one file in it
 
 
 class FolderTree:
@@ -66,7 +74,7 @@ class ZipTree:
         if total > MAX_BYTES:
             raise Damage(f"it unpacks to {total} bytes, at most {MAX_BYTES} are read")
         for member in members:
-            _refuse_strange(member)
+            _refuse_strange_zip(member)
         self._members = {member.filename: member for member in members if not member.is_dir()}
 
     def names(self) -> list[str]:
@@ -89,7 +97,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return data
 
 
-def _refuse_strange(member: zipfile.ZipInfo) -> None:
+def _refuse_strange_zip(member: zipfile.ZipInfo) -> None:
     name = plain(member.filename, 80)
     if not member.filename:
         raise Damage("a member has no name")
@@ -102,3 +110,55 @@ def _refuse_strange(member: zipfile.ZipInfo) -> None:
         raise Damage(f"member {name} is encrypted")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise Damage(f"member {name} is packed with method {member.compress_type}")
+
+
+def open_plain_or_gzip(path: Path) -> BinaryIO:
+    """Open a file for reading, through gzip if it starts like one, whatever its name."""
+    with open_plain(path) as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    return cast(BinaryIO, gzip.open(path, "rb")) if zipped else path.open("rb")
+
+
+class _Limited:
+    """A stream that stops an archive from unpacking to more than it may."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._left = MAX_TAR_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(data)
+        if self._left < 0:
+            raise Damage(f"it unpacks to more than {MAX_TAR_BYTES} bytes")
+        return data
+
+
+def tar_members(path: Path, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """The wanted members of a tar archive, plain or gzip, in one pass, without unpacking."""
+    with open_plain_or_gzip(path) as stream:
+        limited = cast(BinaryIO, _Limited(stream))
+        with tarfile.open(fileobj=limited, mode="r|") as archive:
+            for count, member in enumerate(archive):
+                _refuse_strange_tar(member, count)
+                folder, _, name = member.name.removeprefix("./").rpartition("/")
+                if member.isfile() and name in names and "/" not in folder:
+                    content = archive.extractfile(member)
+                    data = content.read() if content else b""
+                    if len(data) != member.size:
+                        raise Damage(f"it ends within {name}")
+                    yield name, data
+        while limited.read(1 << 20):  # the sum of a gzip file stands at its end
+            pass
+
+
+def _refuse_strange_tar(member: tarfile.TarInfo, count: int) -> None:
+    name = plain(member.name, 80)
+    if count >= MAX_TAR_FILES:
+        raise Damage(f"it holds more than {MAX_TAR_FILES} members")
+    if not (member.isfile() or member.isdir()):
+        raise Damage(f"member {name} is a link or a device")
+    if member.name.startswith("/") or ".." in member.name.split("/"):
+        raise Damage(f"member {name} points outside the archive")
+    if member.size > MAX_MEMBER_BYTES:
+        raise Damage(f"member {name} has {member.size} bytes, at most {MAX_MEMBER_BYTES} are read")
