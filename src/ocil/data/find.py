@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ocil.data.sources import IDX_NAMES, Source
+from ocil.data.sources import Source
 from ocil.errors import OcilError
 from ocil.text import listed
 
@@ -83,8 +83,8 @@ def require(source: Source, data_dir: Path | None) -> Found:
 def _forms(source: Source, folder: Path) -> Iterator[Found]:
     """All forms in which a data set lies in a folder: what was first published comes first."""
     if source.layout == "idx":
-        wanted = {name: _idx_paths(folder, name.removesuffix(".gz")) for name in IDX_NAMES}
-        yield from _present("idx", folder, wanted)
+        names = [file.name for file in source.files]
+        yield from _present("idx", folder, {name: _idx_paths(folder, name) for name in names})
     elif source.layout == "cifar":
         for inner in (folder, folder / "cifar-10-batches-py", folder / "cifar-100-python"):
             yield from _present("batches", inner, {n: [inner / n] for n in source.member_md5})
@@ -101,7 +101,8 @@ def _forms(source: Source, folder: Path) -> Iterator[Found]:
 
 
 def _idx_paths(folder: Path, name: str) -> list[Path]:
-    """Other tools put a dot into the name, or all files into raw/."""
+    """Other tools unpack the files, put a dot into the name, or all files into raw/."""
+    name = name.removesuffix(".gz")
     names = [n + end for n in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")]
     return [inner / n for inner in (folder, folder / "raw") for n in names]
 

@@ -17,15 +17,15 @@ import numpy as np
 from ocil.data.archive import open_plain_or_gzip
 from ocil.data.find import Found
 from ocil.data.reader import Chunk, Damage, Decoder, reading
-from ocil.data.sources import IDX_NAMES, Source
+from ocil.data.sources import Source
 
 
 def read_idx(source: Source, found: Found) -> Decoder:
     """Each part is one chunk of two files."""
 
     def chunks(part: str) -> Iterator[Chunk]:
-        first = 0 if part == "train" else 2
-        image_path, label_path = (found.paths[name] for name in IDX_NAMES[first : first + 2])
+        files = source.files[:2] if part == "train" else source.files[2:]
+        image_path, label_path = (found.paths[file.name] for file in files)
         limit = source.images(part)
         with reading(image_path, source):
             images = _read_array(image_path, limit, source.shape[1:])
