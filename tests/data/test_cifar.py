@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ocil.data import load
+from ocil.data.cifar import read_plain_pickle
 from ocil.data.reader import Damage
-from ocil.data.unpickle import read_plain_pickle
 from ocil.errors import OcilError
 
 

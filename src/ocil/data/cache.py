@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ocil.data.dataset import Dataset, fingerprint, update_with
+from ocil.data.dataset import Dataset, fingerprint, in_memory, update_with
 from ocil.data.find import Found, cache_root
-from ocil.data.loading import in_memory
 from ocil.data.reader import PARTS, Chunk, Decoder
 from ocil.data.sources import Source
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from ocil.data import cache
 from ocil.data.archive import open_plain_or_gzip
-from ocil.data.dataset import Dataset
+from ocil.data.dataset import Dataset, load
 from ocil.data.find import Found, require
-from ocil.data.loading import load
 from ocil.data.reader import PARTS
 from ocil.data.sources import Source, SourceFile, named
 

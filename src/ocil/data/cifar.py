@@ -1,15 +1,27 @@
-"""CIFAR-10 and CIFAR-100 as first published: python batches, in a folder or a tar archive."""
+"""CIFAR-10 and CIFAR-100 as first published: pickled batches, in a folder or a tar archive.
+
+A pickle is a small program; none of the code that it may ask for is run. Two fences stand here.
+First every opcode is looked at: only those that build plain data, and the few by which numpy arrays
+were pickled, pass, and memo indices are bounded. Then the unpickler knows three names only, and
+what it gives for them are inert stand-ins of ours: they keep the bytes of an array, never call
+anything, and cannot be altered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import pickle
+import pickletools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ocil.data.archive import MAX_MEMBER_BYTES, tar_members
 from ocil.data.find import Found
 from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
 from ocil.data.sources import Source
-from ocil.data.unpickle import PickledArray, read_plain_pickle
 
 
 def read_batches(source: Source, found: Found) -> Decoder:
@@ -66,3 +78,103 @@ def _read_batch(source: Source, data: bytes, limit: int) -> Chunk:
     if len(labels) != len(rows):
         raise Damage(f"it holds {len(labels)} labels for {len(rows)} images")
     return rows.reshape(-1, *source.shape), integer_labels(labels, source.classes)
+
+
+_OPCODES = frozenset(
+    """
+    PROTO FRAME STOP MARK POP POP_MARK DUP MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES
+    EMPTY_LIST LIST APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    EMPTY_DICT DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD
+    """.split()  # noqa: SIM905
+)
+_MAX_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
+
+
+class _Inert:
+    """A value that stands for a name in a pickle and refuses to be given state."""
+
+    __slots__ = ("_makes",)
+
+    def __init__(self, makes: Callable[..., Any] | None = None) -> None:
+        self._makes = makes
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._makes is None:
+            raise pickle.UnpicklingError("a name was called")
+        return self._makes(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("a name was given a state")
+
+
+class _PickledDtype:
+    __slots__ = ("code",)
+
+    def __init__(self, code: Any, *flags: Any) -> None:
+        self.code = code.decode("latin1") if isinstance(code, bytes) else code
+
+    def __setstate__(self, state: Any) -> None:
+        """Ignore byte order and flags: a uint8 has none."""
+
+
+class PickledArray:
+    """The state of a pickled array: version, shape, dtype, Fortran order, bytes."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, *arguments: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def rows(self, width: int) -> np.ndarray:
+        """Return uint8 (n, width), or raise for any other array."""
+        if not isinstance(self.state, tuple) or len(self.state) != 5:
+            raise Damage("its array is incomplete")
+        _, shape, dtype, fortran, data = self.state
+        code = dtype.code if isinstance(dtype, _PickledDtype) else None
+        if code != "u1" or fortran or not isinstance(data, bytes):
+            raise Damage("its array is not uint8 in C order")
+        if len(data) % width or shape != (len(data) // width, width):
+            raise Damage(f"its array is not (n, {width}) with {len(data)} bytes")
+        return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+
+
+_KNOWN = {
+    ("numpy.core.multiarray", "_reconstruct"): _Inert(PickledArray),
+    ("numpy._core.multiarray", "_reconstruct"): _Inert(PickledArray),
+    ("numpy", "ndarray"): _Inert(),
+    ("numpy", "dtype"): _Inert(_PickledDtype),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> Any:
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _KNOWN[module, name]
+
+
+def read_plain_pickle(data: bytes) -> dict[str, Any]:
+    """Return the dictionary in a CIFAR pickle; its arrays are PickledArray."""
+    try:
+        _check_opcodes(data)
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError("it is not a dictionary")
+        # Python 2 wrote byte strings
+        return {k.decode("latin1") if isinstance(k, bytes) else str(k): content[k] for k in content}
+    except Exception as error:  # a hostile pickle can provoke any kind
+        raise Damage(f"it is not a pickle of plain data and arrays ({error})") from error
+
+
+def _check_opcodes(data: bytes) -> None:
+    for opcode, argument, position in pickletools.genops(io.BytesIO(data)):
+        if opcode.name not in _OPCODES:
+            raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
+        is_put = opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
+        if is_put and not 0 <= int(argument or 0) <= _MAX_MEMO:
+            raise pickle.UnpicklingError(f"memo index {argument} at byte {position}")
