@@ -93,7 +93,7 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     with archive.open(member) as stream:
         data = stream.read(member.file_size + 1)
     if len(data) != member.file_size:
-        raise Damage(f"{plain(member.filename, 80)} in it has not the announced size")
+        raise Damage(f"{plain(member.filename, 80)} in it does not have the announced size")
     return data
 
 

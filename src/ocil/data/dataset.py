@@ -142,6 +142,15 @@ def decoder_of(source: Source, found: Found) -> Decoder:
     return read(source, found)
 
 
+def every_fifth(labels: np.ndarray) -> np.ndarray:
+    """Every fifth item of each class, or its last, to test on: (n,) bool."""
+    chosen = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        chosen[own[4::5] if len(own) > 4 else own[-1:]] = True
+    return chosen
+
+
 def _read_digits(source: Source) -> Decoder:
     """The 1797 digits of scikit-learn, 8x8; every fifth of each class, in file order, is test.
 
@@ -152,9 +161,7 @@ def _read_digits(source: Source) -> Decoder:
     bunch: Any = load_digits()
     images = np.rint(np.asarray(bunch["images"]) * (255 / 16)).astype(np.uint8)[:, None]
     labels = np.asarray(bunch["target"]).astype(np.int64)
-    is_test = np.zeros(len(labels), dtype=bool)
-    for label in range(source.classes):
-        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    is_test = every_fifth(labels)
 
     def chunks(part: str) -> Iterator[Chunk]:
         chosen = is_test if part == "test" else ~is_test

@@ -81,7 +81,8 @@ class _Layout:
         items = [
             (name, self.ids[parts[1]])
             for name, parts in self._in_train()
-            if parts[1] in self.ids and parts[2] == "images" and _is_image(parts[3])
+            if parts[1] in self.ids and parts[2] == "images"
+            if parts[3].lower().endswith(_ENDINGS) and not parts[3].startswith(".")
         ]
         return sorted(items, key=lambda item: (item[1], item[0]))
 
@@ -113,7 +114,3 @@ class _Layout:
             name if taken[name] == 1 else f"{name} ({plain(key, 60)})"
             for key, name in chosen.items()
         )
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(_ENDINGS) and not name.startswith(".")

@@ -19,7 +19,7 @@ import numpy as np
 from ocil import samples
 from ocil.data.archive import FolderTree
 from ocil.data.arrays import TESTS, Raw, read_npz
-from ocil.data.dataset import Dataset, fingerprint
+from ocil.data.dataset import Dataset, every_fifth, fingerprint
 from ocil.data.parquet import read_saved, read_table
 from ocil.data.pictures import ENDINGS, MAX_FILE_BYTES, Bad, Shape, decode_all
 from ocil.data.reader import Damage, reading
@@ -134,7 +134,13 @@ def _as_dataset(path: Path, parts: dict[str, Part]) -> Dataset:
             )
         test_y = np.array([ids[label] for label in labels], np.int64)
     else:
-        held = _held_out(y, names, path)
+        for name, count in zip(names, np.bincount(y), strict=True):
+            if count < 2:
+                raise OcilError(
+                    f"{path}: class {plain(name, 80)} has 1 item; a run needs 2 or more, one to "
+                    "test."
+                )
+        held = every_fifth(y)
         x, y, test_x, test_y = x[~held], y[~held], x[held], y[held]
     if x.shape[1:] != test_x.shape[1:] or x.dtype != test_x.dtype:
         raise OcilError(f"{path}: items of train and test differ; give both one shape and type.")
@@ -144,16 +150,3 @@ def _as_dataset(path: Path, parts: dict[str, Part]) -> Dataset:
     stem = re.sub(r"[^a-z0-9]+", "-", path.resolve().stem.lower()).strip("-")[:30] or "own"
     shown = tuple(plain(name, 80) for name in names)
     return Dataset(f"{stem}-{known[:8]}", x, y, test_x, test_y, shown, known)
-
-
-def _held_out(y: np.ndarray, names: list[int | str], path: Path) -> np.ndarray:
-    """Every fifth item of each class, or its last: (n,) bool."""
-    held = np.zeros(len(y), bool)
-    for label, name in enumerate(names):
-        own = np.flatnonzero(y == label)
-        if len(own) < 2:
-            raise OcilError(
-                f"{path}: class {plain(name, 80)} has 1 item; a run needs 2 or more, one to test."
-            )
-        held[own[4::5] if len(own) > 4 else own[-1:]] = True
-    return held
