@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _read_batch(source: Source, data: bytes, limit: int) -> Chunk:
     batch = read_plain_pickle(data)
     array = batch.get("data")
     labels = batch.get("fine_labels" if source.classes == 100 else "labels")
-    if not isinstance(array, PickledArray) or not isinstance(labels, list):
+    if not isinstance(array, _Array) or not isinstance(labels, list):
         raise Damage("it has no data and labels")
     channels, height, width = source.shape
     rows = array.rows(channels * height * width)
@@ -92,62 +92,58 @@ _OPCODES = frozenset(
 _MAX_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
 
 
-class _Inert:
-    """A value that stands for a name in a pickle and refuses to be given state."""
+class _Pickled:
+    """An object in a pickle: what it was made of and its state, and nothing is done with them."""
 
-    __slots__ = ("_makes",)
-
-    def __init__(self, makes: Callable[..., Any] | None = None) -> None:
-        self._makes = makes
-
-    def __call__(self, *arguments: Any) -> Any:
-        if self._makes is None:
-            raise pickle.UnpicklingError("a name was called")
-        return self._makes(*arguments)
-
-    def __setstate__(self, state: Any) -> None:
-        raise pickle.UnpicklingError("a name was given a state")
-
-
-class _PickledDtype:
-    __slots__ = ("code",)
-
-    def __init__(self, code: Any, *flags: Any) -> None:
-        self.code = code.decode("latin1") if isinstance(code, bytes) else code
-
-    def __setstate__(self, state: Any) -> None:
-        """Ignore byte order and flags: a uint8 has none."""
-
-
-class PickledArray:
-    """The state of a pickled array: version, shape, dtype, Fortran order, bytes."""
-
-    __slots__ = ("state",)
+    __slots__ = ("arguments", "state")
 
     def __init__(self, *arguments: Any) -> None:
-        self.state: Any = None
+        self.arguments, self.state = arguments, ()
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
+
+
+class _Dtype(_Pickled):
+    """Its first argument is the code, b"u1" in Python 2; a uint8 has no byte order or flags."""
+
+
+class _Array(_Pickled):
+    """Its state: version, shape, dtype, Fortran order, bytes."""
 
     def rows(self, width: int) -> np.ndarray:
         """Return uint8 (n, width), or raise for any other array."""
         if not isinstance(self.state, tuple) or len(self.state) != 5:
             raise Damage("its array is incomplete")
         _, shape, dtype, fortran, data = self.state
-        code = dtype.code if isinstance(dtype, _PickledDtype) else None
-        if code != "u1" or fortran or not isinstance(data, bytes):
+        is_uint8 = isinstance(dtype, _Dtype) and dtype.arguments[:1] in (("u1",), (b"u1",))
+        if not is_uint8 or fortran or not isinstance(data, bytes):
             raise Damage("its array is not uint8 in C order")
         if len(data) % width or shape != (len(data) // width, width):
             raise Damage(f"its array is not (n, {width}) with {len(data)} bytes")
         return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
 
+class _Name:
+    """What stands for a name in a pickle; called, it makes a _Pickled, and it refuses any state."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type[_Pickled]) -> None:
+        self.kind = kind
+
+    def __call__(self, *arguments: Any) -> _Pickled:
+        return self.kind(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("a name was given a state")
+
+
 _KNOWN = {
-    ("numpy.core.multiarray", "_reconstruct"): _Inert(PickledArray),
-    ("numpy._core.multiarray", "_reconstruct"): _Inert(PickledArray),
-    ("numpy", "ndarray"): _Inert(),
-    ("numpy", "dtype"): _Inert(_PickledDtype),
+    ("numpy.core.multiarray", "_reconstruct"): _Name(_Array),
+    ("numpy._core.multiarray", "_reconstruct"): _Name(_Array),
+    ("numpy", "ndarray"): _Name(_Pickled),
+    ("numpy", "dtype"): _Name(_Dtype),
 }
 
 
@@ -159,7 +155,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(data: bytes) -> dict[str, Any]:
-    """Return the dictionary in a CIFAR pickle; its arrays are PickledArray."""
+    """Return the dictionary in a CIFAR pickle; arrays are _Array."""
     try:
         _check_opcodes(data)
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
