@@ -87,7 +87,7 @@ def _partial(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _resized_crop(x: Tensor, u: Tensor, area: tuple[float, float]) -> Tensor:
-    box = geometry.crop_box(u, *x.shape[-2:], area)
+    box = geometry.crop_box(u, *x.shape[-2:], area=area)
     matrix = geometry.crop_matrix(box, *x.shape[-2:], flip=u[:, geometry.BOX_DRAWS] < FLIP)
     return geometry.warp(x, matrix, "bilinear", "border")
 
