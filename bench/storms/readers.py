@@ -203,7 +203,7 @@ def _own(name: str = "") -> Callable[[Path], str]:
 
 def _named(name: str) -> Callable[[Path], str]:
     def read(folder: Path) -> str:
-        from ocil.data.loading import load
+        from ocil.data.dataset import load
 
         found = load(name, folder)
         _is_whole(found)

@@ -15,15 +15,14 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ocil.errors import OcilError
 
 NOT_REGULAR = "it is no regular file"
-MOST = 1 << 30  # bytes of a file that is read whole, unless its format says less
-TOML_BYTES = 1 << 20
+MAX_BYTES = 1 << 30  # bytes of a file that is read whole, unless its format says less
+MAX_TOML_BYTES = 1 << 20
 WAIT = 10.0  # seconds that a second writer of a file waits for the first
 
 
@@ -66,7 +65,7 @@ def remove_leftovers(path: Path) -> None:
                 file.unlink()
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(lock: Path, refused: OcilError, wait: float = 0.0) -> Iterator[None]:
     """Hold a lock; after `wait` seconds in which another process holds it, raise `refused`."""
     from filelock import FileLock, Timeout
@@ -88,7 +87,7 @@ def locked(lock: Path, refused: OcilError, wait: float = 0.0) -> Iterator[None]:
         held.release()
 
 
-@contextmanager
+@contextlib.contextmanager
 def writing(path: Path, wait: float = WAIT) -> Iterator[None]:
     """Be the only writer of a file from before it is read until it is written."""
     target = Path(os.path.realpath(path))
@@ -142,12 +141,12 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def read_plain(path: Path, most: int = MOST) -> bytes:
-    """The content of a regular file of at most `most` bytes, or an OSError."""
+def read_plain(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The content of a regular file of at most `limit` bytes, or an OSError."""
     with open_plain(path) as stream:
         size = os.fstat(stream.fileno()).st_size
-        if size > most:
-            told = f"it has {size} bytes, at most {most} are read"
+        if size > limit:
+            told = f"it has {size} bytes, at most {limit} are read"
             raise OSError(errno.EFBIG, told, str(path))
         return stream.read(size)
 
@@ -155,7 +154,7 @@ def read_plain(path: Path, most: int = MOST) -> bytes:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain data, or one sentence on what is wrong with it."""
     try:
-        return tomllib.loads(read_plain(path, TOML_BYTES).decode("utf-8"))
+        return tomllib.loads(read_plain(path, MAX_TOML_BYTES).decode("utf-8"))
     except OSError as error:
         raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits

@@ -15,8 +15,8 @@ import numpy as np
 from ocil.errors import OcilError
 
 log = logging.getLogger("ocil")
-LARGEST = 1e6  # of a feature: squares and products of more lose themselves in float32
-LONGEST = 1000  # characters of a label
+MAX_VALUE = 1e6  # of a feature: squares and products of more overflow or lose digits in float32
+MAX_LABEL = 1000  # characters of a label
 CHANNELS = (1, 3, 4)  # numbers of colours that are recognised without being told
 Channels = Literal["auto", "first", "last"]
 
@@ -101,9 +101,9 @@ def _ordered(array: np.ndarray, channels: Channels) -> np.ndarray:
             array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise BadInput("X holds NaN or infinite values (inf); take such items out.")
-        if (largest := float(np.abs(array).max())) > LARGEST:
+        if (largest := float(np.abs(array).max())) > MAX_VALUE:
             raise BadInput(
-                f"X holds the value {largest:g}, at most {LARGEST:g} is taken; scale your data."
+                f"X holds the value {largest:g}, at most {MAX_VALUE:g} is taken; scale your data."
             )
     return np.array(array, order="C")  # a copy: callers reuse their arrays
 
@@ -155,8 +155,10 @@ def _label(value: Any) -> int | str:
     if type(value) is np.str_:
         value = str(value)
     if type(value) is str:
-        if len(value) > LONGEST or "\0" in value:
-            raise BadInput(f"A label has {len(value)} characters or a NUL; give {LONGEST} at most.")
+        if len(value) > MAX_LABEL or "\0" in value:
+            raise BadInput(
+                f"A label has {len(value)} characters or a NUL; give {MAX_LABEL} at most."
+            )
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise BadInput("A label is no valid text: it holds half a character; mend it.")
         return value

@@ -18,7 +18,7 @@ from typing import Any
 # control, formatting (writing direction among them), surrogates, line and paragraph separators
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"  # of emoji and of scripts that join letters
-_LONGEST = 10_000  # characters of a text that has a place of its own
+_MAX_LENGTH = 10_000  # characters of a text that has a place of its own
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -68,7 +68,7 @@ def html(text: object, limit: int = 200) -> str:
     return escape(plain(text, limit))
 
 
-def markdown(text: object, limit: int = _LONGEST) -> str:
+def markdown(text: object, limit: int = _MAX_LENGTH) -> str:
     r"""For Markdown: nothing that GitHub would read as markup, a table border, HTML or a link.
 
     >>> print(markdown("a|b <i> *x* https://a.b"))
@@ -92,7 +92,7 @@ def without_html(content: str) -> str:
     return re.sub(r"(?i)\b(javascript|vbscript|data)\s*:(?=\S)", r"\1%3A", kept)
 
 
-def latex(text: object, limit: int = _LONGEST) -> str:
+def latex(text: object, limit: int = _MAX_LENGTH) -> str:
     r"""For LaTeX: its special characters escaped.
 
     >>> print(latex("50% of a_b\\c ± 1"))
@@ -104,7 +104,7 @@ def latex(text: object, limit: int = _LONGEST) -> str:
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 
 
-def csv_cell(text: object, limit: int = _LONGEST) -> str:
+def csv_cell(text: object, limit: int = _MAX_LENGTH) -> str:
     """For CSV: a leading apostrophe keeps a spreadsheet from running a cell; numbers are none.
 
     >>> csv_cell("=1+1"), csv_cell("er"), csv_cell("-1")
@@ -130,7 +130,7 @@ def command(text: str) -> str:
         words = shlex.split(text)
     except ValueError:  # an open quote
         words = [text]
-    return plain(" ".join(map(_quoted, words)), limit=10 * _LONGEST)
+    return plain(" ".join(map(_quoted, words)), limit=10 * _MAX_LENGTH)
 
 
 def _quoted(word: str) -> str:
@@ -148,6 +148,15 @@ def setting(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else plain(value, limit=60)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names joined for a sentence.
+
+    >>> listed(("a", "b", "c"))
+    'a, b and c'
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def number_ranges(numbers: Sequence[int]) -> str:

@@ -24,7 +24,7 @@ def no_decoding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make any further decoding fail."""
 
     def forbid() -> None:
-        monkeypatch.setattr("ocil.data.loading.decoder_of", lambda *_: 1 / 0)
+        monkeypatch.setattr("ocil.data.dataset.decoder_of", lambda *_: 1 / 0)
 
     return forbid
 
@@ -69,7 +69,7 @@ def test_changed_source_gives_another_entry(
 
 
 def found(root: Path) -> tuple:
-    from ocil.data.places import require
+    from ocil.data.find import require
     from ocil.data.sources import named
 
     return named("cifar10"), require(named("cifar10"), root)
@@ -184,7 +184,7 @@ def test_full_disk_falls_back_to_memory(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ocil.data.entry.os.fsync", full)
+    monkeypatch.setattr("ocil.data.cache.os.fsync", full)
     dataset = load("cifar10", make_batches())
     assert "No space left" in caplog.text
     assert len(dataset.train_images) == 65

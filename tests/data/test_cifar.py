@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ocil.data import load
-from ocil.data.damage import Damage
-from ocil.data.unpickle import read_plain_pickle
+from ocil.data.cifar import read_plain_pickle
+from ocil.data.reader import Damage
 from ocil.errors import OcilError
 
 
@@ -190,8 +190,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.T
 def test_hostile_archives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list, message: str
 ) -> None:
-    monkeypatch.setattr("ocil.data.cifar._MEMBER_BYTES", 1_000_000)
-    monkeypatch.setattr("ocil.data.cifar._ARCHIVE_BYTES", 2_000_000)
+    monkeypatch.setattr("ocil.data.archive.MAX_MEMBER_BYTES", 1_000_000)
+    monkeypatch.setattr("ocil.data.archive.MAX_TAR_BYTES", 2_000_000)
     with pytest.raises(OcilError, match=message):
         load("cifar10", archive_with(tmp_path, *members))
 

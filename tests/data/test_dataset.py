@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ocil.data import SOURCES, Dataset, load
-from ocil.data.dataset import fingerprint, finished
+from ocil.data.dataset import fingerprint
 from ocil.errors import OcilError
 
 
@@ -17,8 +17,12 @@ def parts(n: int = 4, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
     return images, np.arange(n, dtype=np.int64) % classes
 
 
+def made(train: tuple[np.ndarray, np.ndarray], known: str | None = None) -> Dataset:
+    return Dataset("x", *train, *parts(2), ("a", "b"), known).checked()
+
+
 def test_fingerprint_is_the_hash_written_in_its_docstring() -> None:
-    dataset = finished("x", parts(), parts(2), ("a", "b"))
+    dataset = made(parts())
     digest = hashlib.sha256()
     for array in dataset.arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
@@ -43,13 +47,13 @@ def test_fingerprint_in_chunks_equals_the_whole(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_known_fingerprint_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = finished("x", parts(), parts(2), ("a", "b"), "known")
+    dataset = made(parts(), "known")
     monkeypatch.setattr("ocil.data.dataset.fingerprint", lambda arrays: 1 / 0)
     assert dataset.fingerprint == "known"
 
 
 def test_arrays_cannot_be_written() -> None:
-    dataset = finished("x", parts(), parts(2), ("a", "b"))
+    dataset = made(parts())
     with pytest.raises(ValueError, match="read-only"):
         dataset.train_images[0] = 0
 
@@ -71,7 +75,7 @@ def test_arrays_cannot_be_written() -> None:
 def test_wrong_arrays_are_refused(images: np.ndarray, labels: np.ndarray, message: str) -> None:
     good = np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1])
     with pytest.raises(OcilError, match=message):
-        finished("x", (images, labels), good, ("a", "b"))
+        Dataset("x", images, labels, *good, ("a", "b")).checked()
 
 
 def test_digits_split_is_every_fifth_of_each_class() -> None:
@@ -102,7 +106,7 @@ def test_protocols_name_the_settings_of_a_run() -> None:
 
 def test_import_loads_neither_torch_nor_readers() -> None:
     code = (
-        "import sys, ocil.data, ocil.data.command; "
+        "import sys, ocil.data, ocil.data.check, ocil.data.download; "
         "print([m for m in ('torch', 'pyarrow', 'sklearn', 'PIL', 'rich') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from ocil import data
-from ocil.data import arrays, cache, command, entry, imagenet, images, own, pictures, tree
-from ocil.data.damage import Damage
-from ocil.data.dataset import finished
-from ocil.data.places import Found
+from ocil.commands.data import overview
+from ocil.data import archive, arrays, cache, imagenet, own, pictures
+from ocil.data.check import check
+from ocil.data.find import Found
+from ocil.data.reader import Damage
 from ocil.data.sources import SOURCES
 from ocil.errors import OcilError
 
@@ -29,10 +30,20 @@ def png(side: tuple[int, int] = (8, 8), mode: str = "RGB") -> bytes:
     return stream.getvalue()
 
 
+class Names(archive.FolderTree):
+    """Names of files that nobody reads."""
+
+    def __init__(self, *names: str) -> None:
+        self.held = [*names, "val/val_annotations.txt"]
+
+    def names(self) -> list[str]:
+        return self.held
+
+
 def test_a_check_names_the_file_that_is_not_the_published_one(
     make_batches: Callable[..., Path],
 ) -> None:
-    report = command.check("cifar10", make_batches(form="tar"))
+    report = check("cifar10", make_batches(form="tar"))
     wrong = {finding.what: finding.detail for finding in report.findings if finding.ok is False}
     assert "expected 170498071" in wrong["cifar-10-python.tar.gz"]
 
@@ -41,20 +52,19 @@ def test_the_list_has_a_heading_for_every_number() -> None:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=200)
-    rows = [row for row in command.list_sources() if row.name == "mnist"]
-    console.print(command.render_list(rows))
+    console.print(overview())
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines[0].startswith("Data sets")
     headings = [cell.strip() for cell in lines[2].split("┃")[1:-1]]
-    cells = [cell.strip() for cell in lines[4].split("│")[1:-1]]
+    cells = [cell.strip() for cell in lines[5].split("│")[1:-1]]
     assert headings[:4] == ["name", "classes", "images", "download"]
     assert cells[:4] == ["mnist", "10", "70000", "11.6 MB"]
 
 
 def test_nothing_can_be_written_to_a_data_set(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((8, 2), np.float32), y=np.arange(8) % 2)
-    part = np.zeros((2, 1, 4, 4), np.uint8), np.arange(2)
-    made = finished("made", part, (part[0].copy(), part[1].copy()), ("a", "b"))
+    parts = [np.zeros((2, 1, 4, 4), np.uint8), np.arange(2)] * 2
+    made = data.Dataset("made", *(array.copy() for array in parts), ("a", "b")).checked()
     for dataset in (made, data.load("digits"), own.OwnData(tmp_path / "a.npz").dataset):
         assert not any(array.flags.writeable for array in dataset.arrays)
 
@@ -85,8 +95,8 @@ def test_the_size_of_a_turned_photograph_is_the_one_it_is_seen_with(orientation:
 
 
 def test_the_name_of_a_class_without_words_is_its_id_cut_at_60_letters() -> None:
-    ids = {"n" * 80: 0, "short": 1}
-    long, short = imagenet._class_names(None, set(), "", ids)  # type: ignore[arg-type]
+    layout = imagenet._Layout(Names(*(f"train/{n}/images/a.png" for n in ("n" * 80, "short"))))
+    long, short = layout.class_names()
     assert len(long) == 60 and long.startswith("nnn") and short == "short"
 
 
@@ -117,12 +127,12 @@ def test_every_file_of_a_folder_decides_which_cache_is_its_own(tmp_path: Path) -
 
 
 def test_a_cache_of_another_version_is_not_read(tmp_path: Path) -> None:
-    facts = {"version": entry.VERSION, "more": 1}
-    (tmp_path / entry._FACTS).write_text(json.dumps(facts))
-    assert entry.read_facts(tmp_path) == facts
-    (tmp_path / entry._FACTS).write_text(json.dumps(facts | {"version": entry.VERSION + 1}))
+    facts = {"version": cache.VERSION, "more": 1}
+    (tmp_path / cache._FACTS).write_text(json.dumps(facts))
+    assert cache.read_facts(tmp_path) == facts
+    (tmp_path / cache._FACTS).write_text(json.dumps(facts | {"version": cache.VERSION + 1}))
     with pytest.raises(ValueError, match="version"):
-        entry.read_facts(tmp_path)
+        cache.read_facts(tmp_path)
 
 
 def test_train_and_test_of_two_number_types_are_refused(tmp_path: Path) -> None:
@@ -150,7 +160,7 @@ def test_a_member_has_the_size_it_announces(held: bytes) -> None:
     member = zipfile.ZipInfo("a.png")
     member.file_size = 5
     with pytest.raises(Damage, match="announced size"):
-        tree.read_member(Archive(), member)  # type: ignore[arg-type]
+        archive.read_member(Archive(), member)  # type: ignore[arg-type]
 
 
 def test_a_folder_may_have_every_part(tmp_path: Path) -> None:
@@ -172,16 +182,18 @@ def test_a_cached_array_is_of_the_noted_shape_and_type(tmp_path: Path, change: d
         "bytes": (tmp_path / "train_labels.npy").stat().st_size,
         "shape": [4],
         "dtype": labels.dtype.str,
-        "sha256": entry.array_sha256(labels),
+        "sha256": cache.array_sha256(labels),
     }
-    assert entry._open_array(tmp_path, "train_labels", facts).tolist() == [0, 1, 2, 3]
+    assert cache._open_array(tmp_path, "train_labels", facts).tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="train_labels is"):
-        entry._open_array(tmp_path, "train_labels", facts | change)
+        cache._open_array(tmp_path, "train_labels", facts | change)
 
 
 def test_pictures_are_in_order_of_their_class_first() -> None:
-    names = {"train/b/images/x.JPEG", "train/a/images/y.JPEG", "train/a/images/z.JPEG"}
-    found = imagenet._train_items(names, "", {"b": 0, "a": 1})
+    names = ("train/b/images/x.JPEG", "train/a/images/y.JPEG", "train/a/images/z.JPEG")
+    layout = imagenet._Layout(Names(*names))
+    layout.ids = {"b": 0, "a": 1}
+    found = layout.train_items()
     assert [label for _, label in found] == [0, 1, 1]
     assert [name[-6:] for name, _ in found] == ["x.JPEG", "y.JPEG", "z.JPEG"]
 
@@ -192,6 +204,5 @@ def test_rows_and_columns_of_a_picture_keep_their_places() -> None:
     pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)  # (H, W, C)
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "PNG")
-    assert np.array_equal(
-        images.decode_image(stream.getvalue(), (3, 2, 3)), pixels.transpose(2, 0, 1)
-    )
+    found = pictures.decode_exact(stream.getvalue(), (3, 2, 3), "a picture")
+    assert np.array_equal(found, pixels.transpose(2, 0, 1))

@@ -276,7 +276,7 @@ def test_full_disk(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ocil.data.download._copy", full)
+    monkeypatch.setattr("ocil.data.download._Transfer._copy", full)
     with pytest.raises(OcilError, match=r"No space left on device.*free 1 MB there"):
         fetch(source_at(server.url), tmp_path)
 

@@ -133,15 +133,15 @@ def test_hostile_zip(make_tiny: Callable[..., Path], member: tuple, message: str
 def test_zip_limits(make_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_tiny("zip")
     with monkeypatch.context() as patch:
-        patch.setattr("ocil.data.tree.MOST_FILES", 5)
+        patch.setattr("ocil.data.archive.MAX_FILES", 5)
         with pytest.raises(OcilError, match="11 members, at most 5"):
             load("tiny-imagenet", root)
     with monkeypatch.context() as patch:
-        patch.setattr("ocil.data.tree.MOST_BYTES", 1000)
+        patch.setattr("ocil.data.archive.MAX_BYTES", 1000)
         with pytest.raises(OcilError, match="at most 1000 are read"):
             load("tiny-imagenet", root)
     with monkeypatch.context() as patch:
-        patch.setattr("ocil.data.tree.MOST_FILES", 5)
+        patch.setattr("ocil.data.archive.MAX_FILES", 5)
         with pytest.raises(OcilError, match="more than 5 files"):
             load("tiny-imagenet", make_tiny("folder"))
 

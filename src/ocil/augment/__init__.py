@@ -30,7 +30,6 @@ from ocil.errors import OcilError, suggest
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 
-NAMES = ("none", "affine", "full", "partial", "moderate", "strong")
 COLOUR_NAMES = ("full", "moderate", "strong")
 FLIP, JITTER, GRAY = 0.5, 0.8, 0.2  # probabilities
 FACTOR, HUE = (0.6, 1.4), (-0.1, 0.1)  # brightness, contrast, saturation; turns
@@ -41,20 +40,11 @@ def build(name: str) -> Augment:
 
     The images given are never changed; `none` returns them as they are.
     """
-    recipes: dict[str, Augment] = {
-        "none": lambda x, generator: x,
-        "affine": _affine,
-        "partial": _partial,
-        "moderate": functools.partial(_crop_and_gray, area=(0.6, 1.0), gray=GRAY),
-        "strong": functools.partial(_crop_and_gray, area=(0.3, 1.0), gray=0.25),
-        "full": _full,
-    }
-    if name not in recipes:
+    if name not in _RECIPES:
         known = ", ".join(NAMES)
         raise OcilError(
             f"There is no augmentation '{name}'; choose one of {known}.{suggest(name, NAMES)}"
         )
-    recipe = recipes[name]
 
     def augment(x: Tensor, generator: torch.Generator) -> Tensor:
         check(name, x.shape[1:])
@@ -62,7 +52,7 @@ def build(name: str) -> Augment:
             raise OcilError(
                 f"Augmentation '{name}' got {x.dtype} images; divide by 255 for floats in [0, 1]."
             )
-        return recipe(x, generator) if len(x) else x
+        return _RECIPES[name](x, generator) if len(x) else x
 
     return augment
 
@@ -91,14 +81,14 @@ def _affine(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def _partial(x: Tensor, generator: torch.Generator) -> Tensor:
     u = torch.rand(len(x), 3, generator=generator)
-    matrix = geometry.shift_matrix(u[:, :2], x.shape[-1], flip=u[:, 2] < FLIP)
+    box = geometry.shift_box(u[:, :2], *x.shape[-2:])
+    matrix = geometry.crop_matrix(box, *x.shape[-2:], flip=u[:, 2] < FLIP)
     return geometry.warp(x, matrix, "nearest", "zeros")
 
 
 def _resized_crop(x: Tensor, u: Tensor, area: tuple[float, float]) -> Tensor:
-    height, width = x.shape[-2:]
-    box = geometry.crop_box(u, height, width, area)
-    matrix = geometry.crop_matrix(box, height, width, flip=u[:, geometry.BOX_DRAWS] < FLIP)
+    box = geometry.crop_box(u, *x.shape[-2:], area=area)
+    matrix = geometry.crop_matrix(box, *x.shape[-2:], flip=u[:, geometry.BOX_DRAWS] < FLIP)
     return geometry.warp(x, matrix, "bilinear", "border")
 
 
@@ -119,3 +109,14 @@ def _full(x: Tensor, generator: torch.Generator) -> Tensor:
     high = torch.tensor([FACTOR[1]] * 3 + [HUE[1]])
     colour.jitter_(out, apply, torch.lerp(low, high, f), order)
     return colour.grayscale_(out, gray).clamp_(0, 1)
+
+
+_RECIPES: dict[str, Augment] = {
+    "none": lambda x, generator: x,
+    "affine": _affine,
+    "full": _full,
+    "partial": _partial,
+    "moderate": functools.partial(_crop_and_gray, area=(0.6, 1.0), gray=GRAY),
+    "strong": functools.partial(_crop_and_gray, area=(0.3, 1.0), gray=0.25),
+}
+NAMES = tuple(_RECIPES)

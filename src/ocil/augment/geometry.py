@@ -75,15 +75,10 @@ def crop_matrix(box: Tensor, height: int, width: int, flip: Tensor) -> Tensor:
     return matrix
 
 
-def shift_matrix(u: Tensor, width: int, flip: Tensor) -> Tensor:
-    """Matrices (n, 2, 3) of a whole-pixel shift in -4..4 per axis from u (n, 2), then a mirror."""
+def shift_box(u: Tensor, height: int, width: int) -> Tensor:
+    """Boxes (n, 4) of the size of the image, shifted by whole pixels in -4..4 from u (n, 2)."""
     shift = (u * (2 * PADDING + 1)).floor() - PADDING
-    matrix = u.new_zeros(len(u), 2, 3)
-    matrix[:, 0, 0] = torch.where(flip, -1.0, 1.0)
-    matrix[:, 0, 2] = shift[:, 0] + torch.where(flip, width - 1.0, 0.0)
-    matrix[:, 1, 1] = 1
-    matrix[:, 1, 2] = shift[:, 1]
-    return matrix
+    return torch.cat((shift, shift.new_tensor([width, height]).expand_as(shift)), 1)
 
 
 def affine_matrix(u: Tensor, height: int, width: int) -> Tensor:

@@ -12,7 +12,7 @@ COMMANDS = {
     "results": "results",
     "figure": "figure",
     "study": "study",
-    "methods": "listing",
-    "data": "listing",
+    "methods": "methods",
+    "data": "data",
     "completion": "completion",
 }

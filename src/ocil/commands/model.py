@@ -14,8 +14,8 @@ import tyro
 
 from ocil.commands.parsing import parse, say
 from ocil.data.arrays import read_items
-from ocil.data.damage import reading_own
-from ocil.data.pictures import FILE_BYTES, decode_all
+from ocil.data.pictures import MAX_FILE_BYTES, decode_all
+from ocil.data.reader import reading
 from ocil.errors import OcilError
 from ocil.files import open_plain
 from ocil.text import csv_cell, plain
@@ -73,15 +73,15 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str,
     names = [str(file) for file in files]
 
     def read(i: int) -> bytes:
-        with reading_own(files[i]), open_plain(files[i]) as stream:
-            return stream.read(FILE_BYTES)
+        with reading(files[i]), open_plain(files[i]) as stream:
+            return stream.read(MAX_FILE_BYTES)
 
     x, kept = decode_all(names, read, None, bad, shape)
     return _answers(model, x, lambda i: names[kept[i]])
 
 
 def _array(path: Path) -> np.ndarray:
-    with reading_own(path):
+    with reading(path):
         return read_items(path)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ocil.data.dataset import Dataset
-from ocil.data.loading import load
-from ocil.data.source import Source, SourceFile
-from ocil.data.sources import SOURCES
+from ocil.data.dataset import Dataset, load
+from ocil.data.sources import SOURCES, Source, SourceFile
 
 __all__ = ["SOURCES", "Dataset", "Source", "SourceFile", "load"]

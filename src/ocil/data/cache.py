@@ -1,7 +1,9 @@
 """Decoded images, kept as memory-mapped .npy files so that the next start need not decode.
 
 They lie in CACHE/decoded/NAME-KEY/; KEY follows the names, sizes and times of the source files.
-Runs that use one data set at the same time share the pages of the same maps.
+Runs that use one data set at the same time share the pages of the same maps. An entry is four .npy
+files and entry.json, which holds the version, class names, fingerprint, and shape, dtype, file size
+and sha256 of each array. It is written under another name, synced and renamed: whole or not there.
 """
 
 from __future__ import annotations
@@ -11,40 +13,47 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ocil.data.dataset import Dataset, finished
-from ocil.data.decoder import Decoder
-from ocil.data.entry import VERSION, open_entry, write_entry
-from ocil.data.places import Found, cache_root
-from ocil.data.source import Source
+from ocil.data.dataset import Dataset, fingerprint, in_memory, update_with
+from ocil.data.find import Found, cache_root
+from ocil.data.reader import PARTS, Chunk, Decoder
+from ocil.data.sources import Source
 
+VERSION = 1  # raise it whenever a reader gives other arrays for the same files
+ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
+_FACTS = "entry.json"
+_MAX_FACTS_BYTES = 1 << 20
 _LOCK_SECONDS = 1800.0
 
 logger = logging.getLogger(__name__)
 
 
 def cached(source: Source, found: Found, decoder: Callable[[], Decoder]) -> Dataset:
-    """Return the decoded data set from the cache; decode it into the cache if it is not there."""
+    """The decoded data set from the cache; it is decoded into the cache if it is not there."""
+    from filelock import FileLock
+
     try:
         entry = entry_folder(source, found)
-        dataset = open_entry(source, entry)
+        dataset = _open_entry(source, entry)
         if dataset is None:
             entry.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(entry):
-                dataset = open_entry(source, entry)  # another process may have made it
+            with FileLock(f"{entry}.lock", timeout=_LOCK_SECONDS):
+                dataset = _open_entry(source, entry)  # another process may have made it
                 if dataset is None:
                     logger.info("Decoding %s once into %s.", source.name, entry)
-                    write_entry(source, entry, decoder())
-                    dataset = open_entry(source, entry)
+                    _write_entry(source, entry, decoder())
+                    dataset = _open_entry(source, entry)
         if dataset is not None:
             return dataset
         problem = "it cannot be read back"
-    except (OSError, NotImplementedError) as error:  # a full disk, a read-only or odd file system
+    except (OSError, NotImplementedError) as error:
+        # a full disk, a read-only or odd file system, a lock that another process holds too long
         problem = str(error)
     logger.warning(
         "The decoded images of %s are kept in memory and not cached (%s); "
@@ -52,42 +61,124 @@ def cached(source: Source, found: Found, decoder: Callable[[], Decoder]) -> Data
         source.name,
         problem,
     )
-    return _in_memory(source, decoder())
+    return in_memory(source, decoder())
 
 
 def entry_folder(source: Source, found: Found) -> Path:
-    """Return where the decoded arrays of these very files belong."""
+    """Where the decoded arrays of these very files belong."""
     facts: list[Any] = [VERSION, source.name, found.form, str(found.folder.resolve())]
     for path in found.paths.values():
-        for file in sorted(_files_of(path)):
+        inner = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+        for file in sorted(inner) if path.is_dir() else [path]:
             state = file.stat()
             facts.append([str(file.relative_to(path.parent)), state.st_size, state.st_mtime_ns])
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{source.name}-{key}"
 
 
-def _files_of(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    for folder, _, names in os.walk(path):
-        yield from (Path(folder, name) for name in names)
+def _open_entry(source: Source, entry: Path) -> Dataset | None:
+    """Map the arrays of an entry; None if it is absent or damaged (sizes, shapes, labels)."""
+    if not entry.is_dir():
+        return None
+    try:
+        facts = read_facts(entry)
+        arrays = [_open_array(entry, name, facts["arrays"][name]) for name in ARRAYS]
+        names, known = tuple(map(str, facts["class_names"])), str(facts["fingerprint"])
+        return Dataset(source.name, *arrays, class_names=names, known_fingerprint=known).checked()
+    except Exception as error:  # damaged files can provoke any kind
+        logger.warning("The cache %s is damaged (%s) and is made again.", entry, error)
+        return None
+
+
+def read_facts(entry: Path) -> dict[str, Any]:
+    """What was noted beside the arrays."""
+    with (entry / _FACTS).open("rb") as stream:
+        facts = json.loads(stream.read(_MAX_FACTS_BYTES))
+    if facts["version"] != VERSION:
+        raise ValueError(f"version {facts['version']}")
+    return facts
+
+
+def _open_array(entry: Path, name: str, facts: dict[str, Any]) -> np.ndarray:
+    path = entry / f"{name}.npy"
+    if path.stat().st_size != facts["bytes"]:
+        raise ValueError(f"{name} has {path.stat().st_size} bytes, not {facts['bytes']}")
+    is_images = name.endswith("images")
+    array = np.load(path, mmap_mode="r" if is_images else None, allow_pickle=False)
+    if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
+        raise ValueError(f"{name} is {array.dtype} {array.shape}")
+    if not is_images and array_sha256(array) != facts["sha256"]:  # small enough to look each time
+        raise ValueError(f"the content of {name} has changed")
+    return array
+
+
+def array_sha256(array: np.ndarray) -> str:
+    """Hash the values of an array."""
+    digest = hashlib.sha256()
+    update_with(digest, array)
+    return digest.hexdigest()
+
+
+def _write_entry(source: Source, entry: Path, decoder: Decoder) -> None:
+    """Decode into a folder beside the entry, sync, and rename it; the caller holds the lock."""
+    making = entry.with_name(f"{entry.name}.making")
+    shutil.rmtree(making, ignore_errors=True)  # of a process that was killed
+    making.mkdir()
+    try:
+        for part in PARTS:
+            _write_part(making, part, source.shape, decoder.chunks(part))
+        paths = [making / f"{name}.npy" for name in ARRAYS]
+        arrays = [np.load(path, mmap_mode="r") for path in paths]
+        Dataset(source.name, *arrays, class_names=decoder.class_names).checked()
+        facts = {
+            "version": VERSION,
+            "name": source.name,
+            "class_names": list(decoder.class_names),
+            "fingerprint": fingerprint(arrays),
+            "arrays": {
+                path.stem: {
+                    "shape": list(array.shape),
+                    "dtype": array.dtype.str,
+                    "bytes": path.stat().st_size,
+                    "sha256": array_sha256(array),
+                }
+                for path, array in zip(paths, arrays, strict=True)
+            },
+        }
+        with _synced(making / _FACTS) as stream:
+            stream.write(json.dumps(facts, indent=1).encode())
+        if entry.exists():  # a damaged one
+            shutil.rmtree(entry)
+        making.rename(entry)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _write_part(folder: Path, part: str, shape: tuple[int, ...], chunks: Iterator[Chunk]) -> None:
+    """Append chunk after chunk, so that a set larger than memory can be decoded.
+
+    Plain writes, not a writable map: on a full disk they raise where a map would end the process.
+    """
+    labels: list[np.ndarray] = []
+    with _synced(folder / f"{part}_images.npy") as stream:
+        _write_header(stream, (0, *shape))
+        for images, chunk_labels in chunks:
+            stream.write(np.ascontiguousarray(images).data)
+            labels.append(chunk_labels)
+        stream.seek(0)  # numpy leaves room in the header for the first length to grow
+        _write_header(stream, (sum(map(len, labels)), *shape))
+    with _synced(folder / f"{part}_labels.npy") as stream:
+        np.save(stream, np.concatenate(labels), allow_pickle=False)
+
+
+def _write_header(stream: Any, shape: tuple[int, ...]) -> None:
+    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
 
 
 @contextlib.contextmanager
-def _locked(entry: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    try:
-        with FileLock(entry.with_name(f"{entry.name}.lock"), timeout=_LOCK_SECONDS):
-            yield
-    except Timeout as error:
-        raise OSError(f"another process has held {error.lock_file} for too long") from error
-
-
-def _in_memory(source: Source, decoder: Decoder) -> Dataset:
-    parts = []
-    for chunks in (decoder.train(), decoder.test()):
-        images, labels = zip(*chunks, strict=True)
-        parts.append((np.concatenate(images), np.concatenate(labels)))
-    return finished(source.name, parts[0], parts[1], decoder.class_names)
+def _synced(path: Path) -> Iterator[Any]:
+    with path.open("wb") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())

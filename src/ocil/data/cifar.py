@@ -1,59 +1,60 @@
-"""CIFAR-10 and CIFAR-100 as first published: python batches, in a folder or a tar archive."""
+"""CIFAR-10 and CIFAR-100 as first published: pickled batches, in a folder or a tar archive.
+
+A pickle is a small program; none of the code that it may ask for is run. Two fences stand here.
+First every opcode is looked at: only those that build plain data, and the few by which numpy arrays
+were pickled, pass, and memo indices are bounded. Then the unpickler knows three names only, and
+what it gives for them are inert stand-ins of ours: they keep the bytes of an array, never call
+anything, and cannot be altered.
+"""
 
 from __future__ import annotations
 
-import tarfile
+import io
+import pickle
+import pickletools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any
 
-from ocil.data.damage import Damage, reading
-from ocil.data.decoder import Chunk, Decoder, integer_labels
-from ocil.data.idx import open_plain_or_gzip
-from ocil.data.places import Found
-from ocil.data.source import Source, printable
-from ocil.data.unpickle import PickledArray, read_plain_pickle
+import numpy as np
 
-_MEMBER_BYTES = 256 << 20
-_ARCHIVE_BYTES = 512 << 20  # unpacked
-_MOST_MEMBERS = 100
-_CHUNK = 1 << 20
+from ocil.data.archive import MAX_MEMBER_BYTES, tar_members
+from ocil.data.find import Found
+from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
+from ocil.data.sources import Source
 
 
-def batches_decoder(source: Source, found: Found) -> Decoder:
-    """Return the decoder of the batches in a folder or in an archive."""
-    test = tuple(name for name in source.member_md5 if name.startswith("test"))
-    train = tuple(name for name in source.member_md5 if name not in test)
+def read_batches(source: Source, found: Found) -> Decoder:
+    """The batches in a folder or in an archive, in the order of their names."""
 
-    def decode(names: tuple[str, ...], limit: int) -> Iterator[Chunk]:
+    def chunks(part: str) -> Iterator[Chunk]:
+        names = [n for n in source.member_md5 if n.startswith("test") == (part == "test")]
+        limit = source.images(part) // len(names)
         if found.form == "tar":
-            return _from_tar(source, found.paths["archive"], names, limit)
-        return _from_folder(source, [found.paths[name] for name in names], limit)
+            (path,) = found.paths.values()
+            yield from _from_tar(source, path, names, limit)
+        else:
+            for name in names:
+                yield _from_file(source, found.paths[name], limit)
 
-    return Decoder(
-        train=lambda: decode(train, source.train),
-        test=lambda: decode(test, source.test),
-        class_names=source.class_names,
-    )
-
-
-def _from_folder(source: Source, paths: list[Path], limit: int) -> Iterator[Chunk]:
-    for path in paths:
-        with reading(source, path):
-            with path.open("rb") as stream:
-                data = stream.read(_MEMBER_BYTES + 1)
-            if len(data) > _MEMBER_BYTES:
-                raise Damage(f"it is larger than {_MEMBER_BYTES} bytes")
-            chunk = read_batch(source, data, limit // len(paths))
-        yield chunk
+    return Decoder(source.class_names, chunks)
 
 
-def _from_tar(source: Source, path: Path, names: tuple[str, ...], limit: int) -> Iterator[Chunk]:
+def _from_file(source: Source, path: Path, limit: int) -> Chunk:
+    with reading(path, source):
+        with path.open("rb") as stream:
+            data = stream.read(MAX_MEMBER_BYTES + 1)
+        if len(data) > MAX_MEMBER_BYTES:
+            raise Damage(f"it is larger than {MAX_MEMBER_BYTES} bytes")
+        return _read_batch(source, data, limit)
+
+
+def _from_tar(source: Source, path: Path, names: list[str], limit: int) -> Iterator[Chunk]:
     chunks: dict[str, Chunk] = {}
-    with reading(source, path):
+    with reading(path, source):
         for name, data in tar_members(path, names):
             try:
-                chunks[name] = read_batch(source, data, limit // len(names))
+                chunks[name] = _read_batch(source, data, limit)
             except Damage as error:
                 raise Damage(f"in {name}, {error}") from error
         missing = [name for name in names if name not in chunks]
@@ -63,12 +64,12 @@ def _from_tar(source: Source, path: Path, names: tuple[str, ...], limit: int) ->
         yield chunks.pop(name)
 
 
-def read_batch(source: Source, data: bytes, limit: int) -> Chunk:
-    """Return images (n, 3, 32, 32) and labels (n,) of one pickled batch."""
+def _read_batch(source: Source, data: bytes, limit: int) -> Chunk:
+    """Images (n, 3, 32, 32) and labels (n,) of one pickled batch."""
     batch = read_plain_pickle(data)
     array = batch.get("data")
     labels = batch.get("fine_labels" if source.classes == 100 else "labels")
-    if not isinstance(array, PickledArray) or not isinstance(labels, list):
+    if not isinstance(array, _Array) or not isinstance(labels, list):
         raise Damage("it has no data and labels")
     channels, height, width = source.shape
     rows = array.rows(channels * height * width)
@@ -79,46 +80,97 @@ def read_batch(source: Source, data: bytes, limit: int) -> Chunk:
     return rows.reshape(-1, *source.shape), integer_labels(labels, source.classes)
 
 
-class _Limited:
-    """A stream that stops an archive from unpacking to more than it may."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._left = _ARCHIVE_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
-        self._left -= len(data)
-        if self._left < 0:
-            raise Damage(f"it unpacks to more than {_ARCHIVE_BYTES} bytes")
-        return data
+_OPCODES = frozenset(
+    """
+    PROTO FRAME STOP MARK POP POP_MARK DUP MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET
+    NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES
+    EMPTY_LIST LIST APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    EMPTY_DICT DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE BUILD
+    """.split()  # noqa: SIM905
+)
+_MAX_MEMO = 1_000_000  # an index in a pickle makes the unpickler allocate a table up to it
 
 
-def tar_members(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the wanted members of a tar archive, plain or gzip, in one pass, without unpacking."""
-    with open_plain_or_gzip(path) as stream:
-        limited = cast(BinaryIO, _Limited(stream))
-        with tarfile.open(fileobj=limited, mode="r|") as archive:
-            for count, member in enumerate(archive):
-                _refuse_strange(member, count)
-                folder, _, name = member.name.removeprefix("./").rpartition("/")
-                if member.isfile() and name in names and "/" not in folder:
-                    content = archive.extractfile(member)
-                    data = content.read() if content else b""
-                    if len(data) != member.size:
-                        raise Damage(f"it ends within {name}")
-                    yield name, data
-        while limited.read(_CHUNK):  # the sum of a gzip file stands at its end
-            pass
+class _Pickled:
+    """An object in a pickle: what it was made of and its state, and nothing is done with them."""
+
+    __slots__ = ("arguments", "state")
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments, self.state = arguments, ()
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
-def _refuse_strange(member: tarfile.TarInfo, count: int) -> None:
-    name = printable(member.name)
-    if count >= _MOST_MEMBERS:
-        raise Damage(f"it holds more than {_MOST_MEMBERS} members")
-    if not (member.isfile() or member.isdir()):
-        raise Damage(f"member {name} is a link or a device")
-    if member.name.startswith("/") or ".." in member.name.split("/"):
-        raise Damage(f"member {name} points outside the archive")
-    if member.size > _MEMBER_BYTES:
-        raise Damage(f"member {name} has {member.size} bytes, at most {_MEMBER_BYTES} are read")
+class _Dtype(_Pickled):
+    """Its first argument is the code, b"u1" in Python 2; a uint8 has no byte order or flags."""
+
+
+class _Array(_Pickled):
+    """Its state: version, shape, dtype, Fortran order, bytes."""
+
+    def rows(self, width: int) -> np.ndarray:
+        """Return uint8 (n, width), or raise for any other array."""
+        if not isinstance(self.state, tuple) or len(self.state) != 5:
+            raise Damage("its array is incomplete")
+        _, shape, dtype, fortran, data = self.state
+        is_uint8 = isinstance(dtype, _Dtype) and dtype.arguments[:1] in (("u1",), (b"u1",))
+        if not is_uint8 or fortran or not isinstance(data, bytes):
+            raise Damage("its array is not uint8 in C order")
+        if len(data) % width or shape != (len(data) // width, width):
+            raise Damage(f"its array is not (n, {width}) with {len(data)} bytes")
+        return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+
+
+class _Name:
+    """What stands for a name in a pickle; called, it makes a _Pickled, and it refuses any state."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type[_Pickled]) -> None:
+        self.kind = kind
+
+    def __call__(self, *arguments: Any) -> _Pickled:
+        return self.kind(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("a name was given a state")
+
+
+_KNOWN = {
+    ("numpy.core.multiarray", "_reconstruct"): _Name(_Array),
+    ("numpy._core.multiarray", "_reconstruct"): _Name(_Array),
+    ("numpy", "ndarray"): _Name(_Pickled),
+    ("numpy", "dtype"): _Name(_Dtype),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> Any:
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _KNOWN[module, name]
+
+
+def read_plain_pickle(data: bytes) -> dict[str, Any]:
+    """Return the dictionary in a CIFAR pickle; arrays are _Array."""
+    try:
+        _check_opcodes(data)
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError("it is not a dictionary")
+        # Python 2 wrote byte strings
+        return {k.decode("latin1") if isinstance(k, bytes) else str(k): content[k] for k in content}
+    except Exception as error:  # a hostile pickle can provoke any kind
+        raise Damage(f"it is not a pickle of plain data and arrays ({error})") from error
+
+
+def _check_opcodes(data: bytes) -> None:
+    for opcode, argument, position in pickletools.genops(io.BytesIO(data)):
+        if opcode.name not in _OPCODES:
+            raise pickle.UnpicklingError(f"opcode {opcode.name} at byte {position}")
+        is_put = opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")
+        if is_put and not 0 <= int(argument or 0) <= _MAX_MEMO:
+            raise pickle.UnpicklingError(f"memo index {argument} at byte {position}")

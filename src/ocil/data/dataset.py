@@ -1,14 +1,22 @@
-"""A data set in memory: two sets of uint8 images with integer labels, and nothing else."""
+"""From the name of a data set to its arrays: two sets of uint8 images with integer labels.
+
+Nothing is ever fetched here.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ocil.data.find import Found, require
+from ocil.data.reader import PARTS, Chunk, Decoder
+from ocil.data.sources import Source, named
 from ocil.errors import OcilError
 
 _CHUNK = 1 << 24  # bytes hashed at a time: a memory map is never held in memory as a whole
@@ -28,13 +36,50 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return the sha256 (hex) over dtype, shape and bytes of the four arrays."""
+        """The sha256 (hex) over dtype, shape and bytes of the four arrays."""
         return self.known_fingerprint or fingerprint(self.arrays)
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return train images, train labels, test images, test labels."""
+        """Train images, train labels, test images, test labels."""
         return self.train_images, self.train_labels, self.test_images, self.test_labels
+
+    def checked(self) -> Dataset:
+        """The same, its arrays made read-only; raises for wrong types, shapes and labels."""
+        for array in self.arrays:
+            array.flags.writeable = False
+        for part, images, labels in (
+            ("training", self.train_images, self.train_labels),
+            ("test", self.test_images, self.test_labels),
+        ):
+            if problem := _problem(images, labels, len(self.class_names)):
+                raise OcilError(f"{self.name}, {part} set: {problem}.")
+        train, test = self.train_images.shape[1:], self.test_images.shape[1:]
+        if train != test:
+            raise OcilError(
+                f"{self.name}: training images are {train} and test images {test} (channels, "
+                "height, width); both sets need one size."
+            )
+        return self
+
+
+def _problem(images: np.ndarray, labels: np.ndarray, classes: int) -> str | None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        return f"images are {images.dtype} {images.shape}; give uint8 (N, C, H, W)"
+    if labels.dtype != np.int64 or labels.shape != (len(images),):
+        found = f"{len(images)} images but labels {labels.dtype} {labels.shape}"
+        return f"{found}; give one int64 label for each image"
+    if not len(labels):
+        return "it holds 0 images; copy the files again"
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        wanted = f"with {classes} classes they must lie in 0..{classes - 1}"
+        return f"labels run from {low} to {high}; {wanted}"
+    counts = np.bincount(labels, minlength=classes)
+    if not counts.all():
+        wanted = f"each of the {classes} classes needs at least one"
+        return f"class {int(counts.argmin())} has no image; {wanted}"
+    return None
 
 
 def fingerprint(arrays: Sequence[np.ndarray]) -> str:
@@ -57,47 +102,69 @@ def update_with(digest: hashlib._Hash, array: np.ndarray) -> None:
         digest.update(np.ascontiguousarray(array[start : start + rows]).data)
 
 
-def finished(
-    name: str,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
-    class_names: Sequence[str],
-    known_fingerprint: str | None = None,
-) -> Dataset:
-    """Check the four arrays, make them read-only, and return them as a Dataset."""
-    for part, (images, labels) in (("training", train), ("test", test)):
-        _check_part(f"{name}, {part} set", images, labels, len(class_names))
-        images.flags.writeable = False
-        labels.flags.writeable = False
-    if train[0].shape[1:] != test[0].shape[1:]:
-        raise OcilError(
-            f"{name}: training images are {train[0].shape[1:]} and test images "
-            f"{test[0].shape[1:]} (channels, height, width); both sets need one size."
-        )
-    return Dataset(name, *train, *test, tuple(class_names), known_fingerprint)
+def load(name: str, data_dir: Path | None = None) -> Dataset:
+    """Return a named data set, read from ROOT/NAME.
+
+    ROOT is `data_dir` alone if given, otherwise $OCIL_DATA and then the user's cache folder.
+
+    >>> load("digits").train_images.shape
+    (1442, 1, 8, 8)
+    """
+    source = named(name)
+    found = require(source, data_dir)
+    if found.form in ("bundled", "idx"):  # read as fast as a cache would be
+        return in_memory(source, decoder_of(source, found))
+    from ocil.data.cache import cached
+
+    return cached(source, found, lambda: decoder_of(source, found))
 
 
-def _check_part(where: str, images: np.ndarray, labels: np.ndarray, classes: int) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise OcilError(
-            f"{where}: images are {images.dtype} {images.shape}; give uint8 (N, C, H, W)."
-        )
-    if labels.dtype != np.int64 or labels.shape != (len(images),):
-        raise OcilError(
-            f"{where}: {len(images)} images but labels {labels.dtype} {labels.shape}; "
-            "give one int64 label for each image."
-        )
-    if not len(labels):
-        raise OcilError(f"{where}: it holds 0 images; copy the files again.")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        raise OcilError(
-            f"{where}: labels run from {low} to {high}; "
-            f"with {classes} classes they must lie in 0..{classes - 1}."
-        )
-    counts = np.bincount(labels, minlength=classes)
-    if not counts.all():
-        raise OcilError(
-            f"{where}: class {int(counts.argmin())} has no image; "
-            f"each of the {classes} classes needs at least one."
-        )
+def in_memory(source: Source, decoder: Decoder) -> Dataset:
+    """Decode all at once."""
+    arrays = [
+        np.concatenate(each) for part in PARTS for each in zip(*decoder.chunks(part), strict=True)
+    ]
+    return Dataset(source.name, *arrays, class_names=decoder.class_names).checked()
+
+
+def decoder_of(source: Source, found: Found) -> Decoder:
+    """The reader for the form in which the files lie there."""
+    if found.form == "bundled":
+        return _read_digits(source)
+    if found.form == "idx":
+        from ocil.data.idx import read_idx as read
+    elif found.form == "parquet":
+        from ocil.data.parquet import read_named as read
+    elif found.form in ("folder", "zip"):
+        from ocil.data.imagenet import read_tiny as read
+    else:
+        from ocil.data.cifar import read_batches as read
+    return read(source, found)
+
+
+def every_fifth(labels: np.ndarray) -> np.ndarray:
+    """Every fifth item of each class, or its last, to test on: (n,) bool."""
+    chosen = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        chosen[own[4::5] if len(own) > 4 else own[-1:]] = True
+    return chosen
+
+
+def _read_digits(source: Source) -> Decoder:
+    """The 1797 digits of scikit-learn, 8x8; every fifth of each class, in file order, is test.
+
+    Grey values 0..16 become round(v * 255 / 16), so that white is 255 as everywhere else.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch: Any = load_digits()
+    images = np.rint(np.asarray(bunch["images"]) * (255 / 16)).astype(np.uint8)[:, None]
+    labels = np.asarray(bunch["target"]).astype(np.int64)
+    is_test = every_fifth(labels)
+
+    def chunks(part: str) -> Iterator[Chunk]:
+        chosen = is_test if part == "test" else ~is_test
+        yield images[chosen], labels[chosen]
+
+    return Decoder(source.class_names, chunks)

@@ -6,33 +6,31 @@ as big-endian uint32, then the values in C order.
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 
-from ocil.data.damage import Damage, reading
-from ocil.data.dataset import Dataset, finished
-from ocil.data.places import Found
-from ocil.data.source import Source
-from ocil.files import open_plain
-
-_UINT8 = 0x08
-_GZIP = b"\x1f\x8b"
+from ocil.data.archive import open_plain_or_gzip
+from ocil.data.find import Found
+from ocil.data.reader import Chunk, Damage, Decoder, reading
+from ocil.data.sources import Source
 
 
-def read_idx_dataset(source: Source, found: Found) -> Dataset:
-    """Read the four IDX files of a data set."""
-    parts = []
-    for part, limit in (("train", source.train), ("test", source.test)):
-        image_path, label_path = found.paths[f"{part}_images"], found.paths[f"{part}_labels"]
-        with reading(source, image_path):
-            images = read_idx(image_path, limit, source.shape[1:])
-        with reading(source, label_path):
-            labels = read_idx(label_path, limit, ())
+def read_idx(source: Source, found: Found) -> Decoder:
+    """Each part is one chunk of two files."""
+
+    def chunks(part: str) -> Iterator[Chunk]:
+        files = source.files[:2] if part == "train" else source.files[2:]
+        image_path, label_path = (found.paths[file.name] for file in files)
+        limit = source.images(part)
+        with reading(image_path, source):
+            images = _read_array(image_path, limit, source.shape[1:])
+        with reading(label_path, source):
+            labels = _read_array(label_path, limit, ())
             if len(labels) != len(images):
                 raise Damage(
                     f"it holds {len(labels)} labels for the {len(images)} images "
@@ -40,11 +38,12 @@ def read_idx_dataset(source: Source, found: Found) -> Dataset:
                 )
             if int(labels.max()) >= source.classes:
                 raise Damage(f"label {labels.max()} is not in 0..{source.classes - 1}")
-        parts.append((images[:, None], labels.astype(np.int64)))
-    return finished(source.name, parts[0], parts[1], source.class_names)
+        yield images[:, None], labels.astype(np.int64)
+
+    return Decoder(source.class_names, chunks)
 
 
-def read_idx(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:
+def _read_array(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:
     """Return uint8 (n, *item), 0 < n <= limit; nothing is allocated before the header fits."""
     with open_plain_or_gzip(path) as stream:
         shape = _read_shape(stream)
@@ -60,19 +59,12 @@ def read_idx(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:
     return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
 
-def open_plain_or_gzip(path: Path) -> BinaryIO:
-    """Open a file for reading, through gzip if it starts like one, whatever its name."""
-    with open_plain(path) as stream:
-        zipped = stream.read(2) == _GZIP
-    return cast(BinaryIO, gzip.open(path, "rb")) if zipped else path.open("rb")
-
-
 def _read_shape(stream: BinaryIO) -> tuple[int, ...]:
     head = stream.read(4)
     if len(head) < 4 or head[:2] != b"\0\0":
         raise Damage("it is not an IDX file (it must begin with two zero bytes)")
     kind, axes = head[2], head[3]
-    if kind != _UINT8:
+    if kind != 0x08:
         raise Damage(f"its values have type code 0x{kind:02x}, only 0x08 (uint8) is read")
     if not 1 <= axes <= 4:
         raise Damage(f"its header announces {axes} axes")

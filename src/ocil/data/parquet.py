@@ -1,102 +1,172 @@
-"""Images in parquet: a column `image` or `img` of compressed bytes, and a column of labels."""
+"""Tables: .parquet of a named data set or of your own, and a Hugging Face data set saved on disk.
+
+Pictures are compressed bytes in a column `image` or `img` (or in its field `bytes`).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ocil.data.damage import Damage, reading
-from ocil.data.decoder import Chunk, Decoder, integer_labels
-from ocil.data.images import decode_image
-from ocil.data.places import Found
-from ocil.data.source import Source
+from ocil.data.arrays import ITEMS, LABELS, MAX_BYTES, Raw
+from ocil.data.find import Found
+from ocil.data.pictures import decode_chunks
+from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
+from ocil.data.sources import Source
 from ocil.errors import OcilError
+from ocil.files import open_plain, read_plain
+from ocil.text import plain
 
-_IMAGE_COLUMNS = ("image", "img")
-_LABEL_COLUMNS = ("fine_label", "label")  # CIFAR-100 also has coarse ones
-_TABLE_BYTES = 2 << 30  # unpacked
-_CHUNK = 1000
-
-
-def parquet_decoder(source: Source, found: Found) -> Decoder:
-    """Return the decoder of train.parquet and test.parquet."""
-    return Decoder(
-        train=lambda: _decode(source, found.paths["train"], source.train),
-        test=lambda: _decode(source, found.paths["test"], source.test),
-        class_names=source.class_names,
-    )
+_MAX_TABLE_BYTES = 2 << 30  # unpacked
+_MAX_JSON_BYTES = 16 << 20
 
 
-def _decode(source: Source, path: Path, limit: int) -> Iterator[Chunk]:
-    pyarrow = load_pyarrow(path)
-    with reading(source, path):
-        try:
-            yield from _chunks(source, pyarrow, path, limit)
-        except pyarrow.lib.ArrowException as error:
-            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise Damage(f"it is not a readable parquet file ({problem})") from error
-
-
-def load_pyarrow(path: Path) -> Any:
-    """The package, or what to install to read `path`."""
+@contextmanager
+def _arrow(path: Path) -> Iterator[Any]:
+    """The package pyarrow, or what to install to read `path`; its errors become Damage."""
     try:
         import pyarrow
         import pyarrow.ipc
         import pyarrow.parquet
+        from pyarrow.lib import ArrowException
     except ImportError as error:
         raise OcilError(
             f"Reading {path} needs pyarrow, which is not installed; run `pip install ocil[data]`."
         ) from error
-    return pyarrow
-
-
-def _chunks(source: Source, pyarrow: Any, path: Path, limit: int) -> Iterator[Chunk]:
-    with pyarrow.parquet.ParquetFile(path) as table:
-        facts = table.metadata
-        if not 0 < facts.num_rows <= limit:
-            raise Damage(f"it holds {facts.num_rows} rows, expected 1 to {limit}")
-        size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-        if size > _TABLE_BYTES:
-            raise Damage(f"it unpacks to {size} bytes, at most {_TABLE_BYTES} are read")
-        image, label = _columns(pyarrow, table.schema_arrow)
-        rows = 0
-        for batch in table.iter_batches(batch_size=_CHUNK, columns=[image, label]):
-            batch.validate(full=True)
-            column = batch.column(0)
-            data = column.field("bytes") if pyarrow.types.is_struct(column.type) else column
-            images = np.empty((len(data), *source.shape), np.uint8)
-            for row, item in enumerate(data):
-                images[row] = _image(item.as_py(), source, rows + row)
-            rows += len(data)
-            yield images, integer_labels(batch.column(1).to_pylist(), source.classes)
-        if rows != facts.num_rows:
-            raise Damage(f"it announces {facts.num_rows} rows and holds {rows}")
-
-
-def _image(data: bytes | None, source: Source, row: int) -> np.ndarray:
-    if data is None:
-        raise Damage(f"row {row} has no image")
     try:
-        return decode_image(data, source.shape)
-    except Damage as error:
-        raise Damage(f"row {row} is {error}") from error
+        yield pyarrow
+    except ArrowException as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Damage(f"its table cannot be read ({problem})") from error
 
 
-def _columns(pyarrow: Any, schema: Any) -> tuple[str, str]:
-    """Return the column of image bytes (`image` or `image.bytes`) and that of the labels."""
-    image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
-    label = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
-    if image is None or label is None:
-        raise Damage("it has no columns image or img, and label or fine_label")
-    kind = schema.field(image).type
-    if pyarrow.types.is_struct(kind):
-        inner = {field.name: field.type for field in kind}
-        kind, image = inner.get("bytes"), f"{image}.bytes"
-    if kind is None or not (pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)):
-        raise Damage(f"its column {image} holds no bytes")
-    if not pyarrow.types.is_integer(schema.field(label).type):
-        raise Damage(f"its labels are {schema.field(label).type}, not integers")
-    return image, label
+def _read(pyarrow: Any, path: Path, max_bytes: int, max_rows: int | None = None) -> Any:
+    """A parquet file as a table; it is refused by its head before anything is unpacked."""
+    with open_plain(path), pyarrow.parquet.ParquetFile(path) as file:
+        facts = file.metadata
+        if max_rows and not 0 < facts.num_rows <= max_rows:
+            raise Damage(f"it holds {facts.num_rows} rows, expected 1 to {max_rows}")
+        size = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+        if size > max_bytes:
+            raise Damage(f"it unpacks to {size} bytes, at most {max_bytes} are read")
+        table = _valid(file.read())
+        if len(table) != facts.num_rows:
+            raise Damage(f"it announces {facts.num_rows} rows and holds {len(table)}")
+        return table
+
+
+def _valid(table: Any) -> Any:
+    """A table whose offsets and sizes were all looked at: others read memory that is not theirs."""
+    table.validate(full=True)
+    return table
+
+
+def _bytes(pyarrow: Any, column: Any) -> list[bytes | None] | None:
+    """The compressed pictures of a column, or of its field `bytes`; None if it holds others."""
+    kind = pyarrow.types
+    if kind.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+        column = column.combine_chunks().field("bytes")
+    held = kind.is_binary(column.type) or kind.is_large_binary(column.type)
+    return column.to_pylist() if held else None
+
+
+def _first(names: tuple[str, ...], known: Any) -> str | None:
+    return next((name for name in names if name in known), None)
+
+
+def read_named(source: Source, found: Found) -> Decoder:
+    """The images of train.parquet and test.parquet."""
+
+    def chunks(part: str) -> Iterator[Chunk]:
+        path = found.paths[f"{part}.parquet"]
+        with reading(path, source), _arrow(path) as pyarrow:
+            table = _read(pyarrow, path, _MAX_TABLE_BYTES, source.images(part))
+            image = _first(("image", "img"), table.column_names)
+            label = _first(("fine_label", "label"), table.column_names)  # there are coarse ones too
+            if image is None or label is None:
+                raise Damage("it has no columns image or img, and label or fine_label")
+            if (pictures := _bytes(pyarrow, table[image])) is None:
+                raise Damage(f"its column {image} holds no bytes")
+            if not pyarrow.types.is_integer(table[label].type):
+                raise Damage(f"its labels are {table[label].type}, not integers")
+            labels = integer_labels(table[label].to_pylist(), source.classes)
+
+        def read(i: int) -> tuple[str, bytes]:
+            if (data := pictures[i]) is None:
+                raise Damage(f"row {i} has no image")
+            return f"row {i}", data
+
+        yield from decode_chunks(source, path, read, labels)
+
+    return Decoder(source.class_names, chunks)
+
+
+def read_table(path: Path) -> dict[str, Raw]:
+    """One table as train; a column of pictures, of lists of numbers, or numbers in columns."""
+    with _arrow(path) as pyarrow:
+        return {"train": _raw(pyarrow, _read(pyarrow, path, MAX_BYTES))}
+
+
+def read_saved(path: Path) -> dict[str, Raw]:
+    """A Hugging Face data set saved with save_to_disk: its splits train and test, or all."""
+    if not (path / "dataset_dict.json").is_file():
+        return {"train": _split(path)}
+    splits = _json(path / "dataset_dict.json")["splits"]
+    if "train" not in splits:
+        raise Damage("it has no split named train")
+    test = _first(("test", "validation", "valid"), splits)
+    return {"train": _split(path / "train")} | ({"test": _split(path / test)} if test else {})
+
+
+def _split(folder: Path) -> Raw:
+    tables = []
+    with _arrow(folder) as pyarrow:
+        for name in [str(e["filename"]) for e in _json(folder / "state.json")["_data_files"]]:
+            if Path(name).name != name or (folder / name).is_symlink():
+                raise Damage(f"its file {plain(name, 80)} is not one of its own folder")
+            with open_plain(folder / name):
+                pass  # a pipe would be waited for
+            if (folder / name).stat().st_size > MAX_BYTES:
+                raise Damage(f"{plain(name, 80)} is larger than {MAX_BYTES} bytes")
+            with pyarrow.memory_map(str(folder / name)) as source:
+                tables.append(_valid(pyarrow.ipc.open_stream(source).read_all()))
+        return _raw(pyarrow, pyarrow.concat_tables(tables))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(read_plain(path, _MAX_JSON_BYTES))
+
+
+def _raw(pyarrow: Any, table: Any) -> Raw:
+    lower = {name.lower(): name for name in table.column_names}
+    label = _first(("label", *LABELS), lower)  # where there is one, y may be a coordinate
+    if label is None:
+        raise Damage(f"it has no column {', '.join(LABELS[:-1])}")
+    labels = _class_names(table, lower[label])
+    item = _first(ITEMS, lower)
+    column = table[lower[item]] if item else None
+    if column is None or (item == "x" and pyarrow.types.is_primitive(column.type)):
+        rest = [n for n in table.column_names if n != lower[label]]
+        return Raw(np.stack([table[n].to_numpy() for n in rest], 1), labels)
+    if (pictures := _bytes(pyarrow, column)) is not None:
+        return Raw(lambda i: pictures[i] or b"", labels)
+    if not pyarrow.types.is_nested(column.type) or pyarrow.types.is_struct(column.type):
+        name = plain(lower[item or ""], 80)
+        raise Damage(f"its column {name} holds {column.type}, no pictures and no vectors")
+    return Raw(np.array(column.to_pylist()), labels)
+
+
+def _class_names(table: Any, label: str) -> list[int | str]:
+    """The labels; by their names where the table carries those of Hugging Face's ClassLabel."""
+    values = table[label].to_pylist()
+    try:
+        note = json.loads((table.schema.metadata or {})[b"huggingface"])
+        names = note["info"]["features"][label]["names"]
+        return [str(names[value]) if value >= 0 else value for value in values]
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return values

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ocil.data import load
-from ocil.data.places import cache_root, roots
+from ocil.data.find import cache_root, roots
 from ocil.errors import OcilError
 
 

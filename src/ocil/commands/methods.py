@@ -1,9 +1,8 @@
-"""`ocil methods` and `ocil data`."""
+"""`ocil methods`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import tyro
@@ -11,9 +10,6 @@ from rich import box
 from rich.table import Table
 
 from ocil.commands.parsing import parse, say
-from ocil.data import command
-from ocil.data.check import check
-from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.settings import Method
 
@@ -90,35 +86,3 @@ def presets_of(name: str) -> Table:
     for preset, values in method.presets.items():
         table.add_row(preset, ", ".join(f"{k} = {v}" for k, v in values.items()) or "nothing")
     return table
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """Data sets: list them, get one, check that one is whole."""
-
-    action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
-    """What to do."""
-    name: tyro.conf.Positional[str] = ""
-    """Name of the data set, for get and check."""
-    data_dir: Path | None = None
-    """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
-
-
-def data(words: list[str]) -> None:
-    options = parse(DataOptions, words, "ocil data")
-    if options.action == "list":
-        say(command.render_list(command.list_sources(options.data_dir)))
-        return
-    if not options.name:
-        raise OcilError(f"`ocil data {options.action}` needs the name of a data set; see the list.")
-    if options.action == "get":
-        with command.show_progress() as progress:
-            folder = command.get(options.name, options.data_dir, progress)
-        say(f"{options.name} is in {folder}." if folder else f"{options.name} is bundled.")
-        return
-    report = check(options.name, options.data_dir)
-    say(command.render_report(report))
-    if not report.ok:
-        raise OcilError(
-            f"{options.name} is damaged; delete the files marked wrong and get it again."
-        )
