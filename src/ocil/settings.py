@@ -188,8 +188,9 @@ def fields_of(kind: type) -> dict[str, Field]:
         union = typing.get_origin(hint) in (types.UnionType, typing.Union)
         options = typing.get_args(hint) if union else (hint,)
         literal = [o for o in options if typing.get_origin(o) is Literal]
+        plain = [typing.get_origin(o) or o for o in options if o not in literal]
         found[field.name] = Field(
-            tuple(_named(o) for o in options if o not in literal),
+            tuple("none" if k is type(None) else k.__name__ for k in plain),
             tuple(value for option in literal for value in typing.get_args(option)),
             field.default,
             field.default,
@@ -197,11 +198,6 @@ def fields_of(kind: type) -> dict[str, Field]:
             field.metadata.get("costs", True),
         )
     return found
-
-
-def _named(option: Any) -> str:
-    kind = typing.get_origin(option) or option
-    return "none" if kind is type(None) else kind.__name__
 
 
 def with_role(*roles: Role) -> frozenset[str]:
