@@ -33,7 +33,7 @@ class Batch:
     epochs: int = 1
 
 
-class Piece(NamedTuple):
+class BatchIndex(NamedTuple):
     """Batch number `step` before the images are read: their positions in the training set."""
 
     step: int
@@ -67,7 +67,7 @@ class Stream:
         batches = [-(-len(phase) // settings.batch) for phase in self._phases]
         self._ends = np.cumsum([n * settings.epochs for n in batches])
         self._batches = batches
-        self.steps = int(self._ends[-1])
+        self.n_batches = int(self._ends[-1])
         self.images = int(sum(len(p) for p in self._phases)) * settings.epochs
 
     def _draw(self, purpose: str) -> np.random.Generator:
@@ -88,7 +88,7 @@ class Stream:
     def _order(self, phase: int, epoch: int) -> np.ndarray:
         return self._draw(f"order/{phase}/{epoch}").permutation(self._phases[phase])
 
-    def pieces(self, start: int = 0) -> Iterator[Piece]:
+    def batches(self, start: int = 0) -> Iterator[BatchIndex]:
         """Batches from number `start` on; the last of a task may be smaller, none is dropped."""
         step, size, joint = 0, self.settings.batch, self.settings.order == "joint"
         for phase, count in enumerate(self._batches):
@@ -102,7 +102,7 @@ class Stream:
                     if step >= start:
                         ends = b == count - 1 and epoch == self.settings.epochs - 1
                         indices = order[b * size : (b + 1) * size]
-                        yield Piece(step, task, epoch, indices, ends)
+                        yield BatchIndex(step, task, epoch, indices, ends)
                     step += 1
 
     def phase_indices(self, task: int) -> np.ndarray:
@@ -116,8 +116,8 @@ class Stream:
     def sha256(self) -> str:
         """Fingerprint of tasks, order of images and batch borders."""
         digest = hashlib.sha256(repr(self.tasks).encode())
-        for piece in self.pieces():
-            digest.update(np.ascontiguousarray(piece.indices, dtype="<i8").tobytes() + b"|")
+        for batch in self.batches():
+            digest.update(np.ascontiguousarray(batch.indices, dtype="<i8").tobytes() + b"|")
         return digest.hexdigest()
 
 

@@ -6,15 +6,8 @@ import time
 from typing import Any
 
 import torch
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 REFRESH = 0.25  # seconds; reading the loss waits for the device, so not every step
 
@@ -24,17 +17,15 @@ class Display:
 
     def __init__(self, title: str, steps: int, tasks: int, done: int = 0) -> None:
         console = Console(stderr=True)
-        self.tasks = tasks
-        self.last = 0.0
-        self.accuracy = "-"
-        self.progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[news]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+        self.tasks, self.last, self.accuracy = tasks, 0.0, "-"
+        self.progress = bars.Progress(
+            bars.TextColumn("[bold]{task.description}"),
+            bars.BarColumn(bar_width=24),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[news]}"),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("left"),
+            bars.TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
