@@ -29,9 +29,8 @@ UNFIT = (
 
 
 # Tensors that only a forged state has infinite numbers in.
-_FINITE = tuple(
-    f"learner.{part}." for part in ("model", "average", "teacher", "optimizer", "pooled")
-)
+_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled")
+_FINITE = tuple(f"learner.{part}." for part in _FINITE_PARTS)
 
 
 class State(NamedTuple):
@@ -62,9 +61,7 @@ class Session:
     (['cat', 'dog'], 1)
     """
 
-    def __init__(
-        self, method: str | type[Learner], settings: Settings, shape: Sequence[int]
-    ) -> None:
+    def __init__(self, method: str | type[Learner], settings: Settings, shape: Sequence[int]):
         kind = registry.get(method) if isinstance(method, str) else method
         self.method, self.settings, self.shape = kind.method, settings, tuple(shape)
         check_device(settings.device)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
 from rich import box
 from rich.table import Table
 
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.data import command
 from ocil.data.check import check
 from ocil.errors import OcilError
@@ -22,10 +21,18 @@ from ocil.settings import Method
 class MethodsOptions:
     """The methods, what they need and what they cost."""
 
-    name: tyro.conf.Positional[str] = ""
+    name: Positional[str] = ""
     """Tell more about one method: its presets with what they set."""
     net: Literal["mlp", "resnet18"] = "mlp"
     """Network with which the costs were measured."""
+
+
+_COSTS = (
+    "tasks: whether the method must be told where a task ends; keeps: what enters the memory. "
+    "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
+    "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
+    "`ocil methods NAME` tells more about one of them."
+)
 
 
 def methods(words: list[str]) -> None:
@@ -34,31 +41,20 @@ def methods(words: list[str]) -> None:
         say(presets_of(options.name))
         return
     costs = registry.measured_costs(options.net)
-    caption = _COSTS.format(net=options.net)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=caption)
-    table.padding = (0, 1, 0, 0)
-    table.caption_justify = "left"
-    for heading in ("id", "paper", "tasks"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("keeps")
-    table.add_column("read-out", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=_COSTS.format(net=options.net))
+    table.padding, table.caption_justify = (0, 1, 0, 0), "left"
+    for heading in ("id", "paper", "tasks", "keeps", "read-out"):
+        table.add_column(heading, no_wrap=heading != "keeps")
     for heading in ("images", "extra\nkB", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name in registry.names():
-        method = registry.info(name)
-        cost = costs.get(name)
-        shown = ("", "", "")
-        if cost:
+        method, shown = registry.info(name), ("", "", "")
+        if cost := costs.get(name):
             shown = (f"{cost['images']:.0f}", f"{cost['bytes'] / 1e3:,.0f}", f"{cost['time']:.2f}")
         none = method.fields["memory"].default is None
-        table.add_row(
-            name,
-            _reference(method),
-            "yes" if method.needs_tasks else "no",
-            "–" if none else method.memory_policy.split(",")[0],
-            method.readout,
-            *shown,
-        )
+        keeps = "–" if none else method.memory_policy.split(",")[0]
+        tasks = "yes" if method.needs_tasks else "no"
+        table.add_row(name, _reference(method), tasks, keeps, method.readout, *shown)
     say(table)
 
 
@@ -69,14 +65,6 @@ def _reference(method: Method) -> str:
     authors = method.paper.split(",")[0]
     first = authors.removesuffix(" et al.").split(" and ")[0]
     return f"{first}{'' if first == authors else '+'} {method.year}"
-
-
-_COSTS = (
-    "tasks: whether the method must be told where a task ends; keeps: what enters the memory. "
-    "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
-    "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
-    "`ocil methods NAME` tells more about one of them."
-)
 
 
 def presets_of(name: str) -> Table:
@@ -96,9 +84,9 @@ def presets_of(name: str) -> Table:
 class DataOptions:
     """Data sets: list them, get one, check that one is whole."""
 
-    action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
+    action: Positional[Literal["list", "get", "check"]] = "list"
     """What to do."""
-    name: tyro.conf.Positional[str] = ""
+    name: Positional[str] = ""
     """Name of the data set, for get and check."""
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""

@@ -100,44 +100,29 @@ def _checked(note: Any, arrays: dict[str, NDArray[Any]]) -> Latents:
     names: Any = note.get("class_names")
     need(isinstance(names, list) and 0 < len(names) <= MAX_CLASSES, "has no class names")
     need(all(is_json(name, str) for name in names), "has class names that are not text")
-    features = _numbers(arrays, "features", 2)
-    count, width = features.shape
-    need(count > 0 and width > 0, "holds no features")
-    centroids = _numbers(arrays, "centroids", 2)
-    rows = len(centroids)
-    need(centroids.shape[1] == width, "has centroids of another width than its features")
-    weights = _numbers(arrays, "weights", 1)
-    need(len(weights) == rows and bool((weights >= 0).all()), "has no weight for each centroid")
-    variances = _numbers(arrays, "variances", 2) if "variances" in arrays else None
-    if variances is not None:
-        sound = variances.shape == centroids.shape and bool((variances >= 0).all())
-        need(sound, "has no variances for each centroid")
-    return Latents(
-        note,
-        features,
-        _positions(arrays, "labels", count, len(names)),
-        centroids,
-        _positions(arrays, "centroid_labels", rows, len(names)),
-        weights,
-        variances,
+    for name in Latents._fields[1:-1]:
+        need(name in arrays, f"lacks '{name}'")
+    dims = {"features": 2, "centroids": 2, "weights": 1, "variances": 2}
+    for name in dims.keys() & arrays.keys():
+        kind = arrays[name].dtype in (np.float16, np.float32) and arrays[name].ndim == dims[name]
+        need(kind, f"has '{name}' of a wrong type or shape")
+        need(np.isfinite(arrays[name]).all(), f"has NaN or infinite numbers in '{name}'")
+        arrays[name] = arrays[name].astype(np.float32)
+    features, labels, centroids, centroid_labels, weights = (
+        arrays[name] for name in Latents._fields[1:-1]
     )
-
-
-def _numbers(arrays: dict[str, NDArray[Any]], name: str, dims: int) -> NDArray[np.float32]:
-    need(name in arrays, f"lacks '{name}'")
-    array = arrays[name]
-    right = array.dtype in (np.float16, np.float32) and array.ndim == dims
-    need(right, f"has '{name}' of a wrong type or shape")
-    need(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in '{name}'")
-    return array.astype(np.float32)
-
-
-def _positions(
-    arrays: dict[str, NDArray[Any]], name: str, count: int, classes: int
-) -> NDArray[np.int32]:
-    need(name in arrays, f"lacks '{name}'")
-    array = arrays[name]
-    need(array.dtype == np.int32 and array.shape == (count,), f"has '{name}' of a wrong shape")
-    inside = not count or (int(array.min()) >= 0 and int(array.max()) < classes)
-    need(inside, f"has '{name}' that are none of its classes")
-    return array
+    need(features.size > 0, "holds no features")
+    fits = centroids.shape[1] == features.shape[1]
+    need(fits, "has centroids of another width than its features")
+    for name, rows in (("labels", features), ("centroid_labels", centroids)):
+        own = arrays[name]
+        need(own.dtype == np.int32 and own.shape == (len(rows),), f"has '{name}' of a wrong shape")
+        inside = ((own >= 0) & (own < len(names))).all()
+        need(inside, f"has '{name}' that are none of its classes")
+    sound = len(weights) == len(centroids) and (weights >= 0).all()
+    need(sound, "has no weight for each centroid")
+    variances = arrays.get("variances")
+    if variances is not None:
+        sound = variances.shape == centroids.shape and (variances >= 0).all()
+        need(sound, "has no variances for each centroid")
+    return Latents(note, features, labels, centroids, centroid_labels, weights, variances)

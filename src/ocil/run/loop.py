@@ -90,11 +90,10 @@ class _Run:
         self.dataset, self.listeners = dataset, listeners
         self.images, self.labels = dataset.train_images, dataset.train_labels
         self.stream = Stream(self.labels, self.settings)
+        self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
         if self.settings.validate:
             held = self.stream.held_out
             self.test_images, self.test_labels = self.images[held], self.labels[held]
-        else:
-            self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
         self.probe = probe_indices(self.test_labels, self.settings.probe)
         self.threads = set_threads(self.settings.threads)
         self.session = Session(plan.method, self.settings, self.images.shape[1:])
@@ -203,24 +202,15 @@ class _Run:
             # The number of threads decides the bits: use what the run began with.
             self.threads = set_threads(found.progress["threads"])
             self.session.load(found.state)
-            past.check_fits(found.state, self.dataset, self.folder)
             self.seconds = found.progress["seconds"]
-            names = {"readouts": list(self.learner.readouts()), "tasks": self.stream.tasks}
-            frame = {"class_names": self.dataset.class_names, **names}
-            made = past.events(self.folder, found, frame, self._due(found.step))
-            self.evaluations, self.inside = made
+            fitting = (self.dataset, self.stream, list(self.learner.readouts()))
+            self.evaluations, self.inside = past.events(self.folder, found, *fitting)
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._emit(start | {"pid": os.getpid(), "steps": self.stream.n_batches})
 
     def _identity(self) -> dict[str, str]:
         """What a checkpoint belongs to: taken up elsewhere it would spoil a result unnoticed."""
         return {"job": self.plan.job, "data": self.dataset.fingerprint}
-
-    def _due(self, step: int) -> set[tuple[int, str]]:
-        """Evaluations (step, images) that a run has made by a step."""
-        every = self.settings.eval_every
-        due = {(s, "probe") for s in range(every, step + 1, every)} if every else set()
-        return due | {(s, "all") for s in self.stream.task_ends() if s <= step}
 
     def _finish(self) -> dict[str, Any]:
         learner, stream = self.learner, self.stream
@@ -245,16 +235,16 @@ class _Run:
         content |= {"inside": self.inside} if self.inside else {}
         self._save()
         if self.settings.latents:  # before the record: a finished run has both
-            self._write_latents()
+            self._keep_latents()
         record.write(self.folder.record, content)
         self._emit({"event": "end", "step": self.session.step})
         return content
 
-    def _write_latents(self) -> None:
+    def _keep_latents(self) -> None:
         of = {"method": self.plan.method, "data": self.settings.data, "job": self.plan.job}
-        names = self.dataset.class_names
+        of |= {"readout": self.learner.readout, "class_names": list(self.dataset.class_names)}
         try:
-            found = latents.collect(self.session, self.test_images, self.test_labels, names, of)
+            found = latents.collect(self.session, self.test_images, self.test_labels, of)
         except Exception:  # a learner that shows nothing: the result matters more than pictures
             log.warning("The latents could not be collected; the record is whole.", exc_info=True)
             return

@@ -46,7 +46,7 @@ class Wrong(Exception):
     """What is wrong with a file, without its name."""
 
 
-def need(condition: bool, complaint: str, remedy: str = AGAIN) -> None:
+def need(condition: Any, complaint: str, remedy: str = AGAIN) -> None:
     if not condition:
         raise Wrong(f"{complaint}; {remedy}.")
 
