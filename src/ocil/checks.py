@@ -143,8 +143,8 @@ def resumes_within_a_task(kind: Kind) -> None:
     for session in (first, second):
         go_on(session, 1, TWO_TASKS[1], range(4, batches))
         end(session, 1, TWO_TASKS[1], batches)
-    told = f"{kind.method} goes on differently after loading its state in the middle of a task"
-    need_same(first, second, told)
+    where = "after loading its state in the middle of a task"
+    need_same(first, second, f"{kind.method} goes on differently {where}")
 
 
 def need_same(first: Session, second: Session, complaint: str) -> None:

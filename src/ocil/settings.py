@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ocil.errors import OcilError, suggest
 
 # result: decides what is learned. measure: what is looked at on the way. keep: what is written
-# beside the record. machine: how the run is carried out. name: stands for other settings.
+# beside the record. machine: how it is run. name: stands for other settings.
 Role = Literal["result", "measure", "keep", "machine", "name"]
 
 
@@ -205,7 +205,7 @@ def with_role(*roles: Role) -> frozenset[str]:
     return frozenset(name for name, field in fields_of(Settings).items() if field.role in roles)
 
 
-# What changes how a run is carried out or kept, not the question it answers.
+# What changes how something is run or kept, not the question it answers.
 NOT_IN_JOB = with_role("machine", "keep")
 
 

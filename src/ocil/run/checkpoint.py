@@ -21,6 +21,7 @@ from safetensors.torch import save as save_tensors
 
 from ocil.errors import OcilError
 from ocil.files import canonical, make_folder, read_plain, write_atomic
+from ocil.run.folder import UNREADABLE
 from ocil.session import State
 
 log = logging.getLogger("ocil")
@@ -28,11 +29,6 @@ KEPT = 2
 MAX_THREADS = 4096
 MAX_BYTES = 1 << 36
 SCHEMA = 2  # 1: the id of the job was counted otherwise
-# All that a file with any content can provoke while it is read.
-_UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-    SafetensorError,
-)  # fmt: skip
 
 
 class Checkpoint(NamedTuple):
@@ -99,5 +95,5 @@ def read(path: Path) -> Checkpoint:
         if note["schema"] == 1:
             progress["of"] = {"data": progress["of"]["data"]}
         return Checkpoint(step, State(load_tensors(blob), scalars), progress)
-    except _UNREADABLE as error:
+    except (*UNREADABLE, SafetensorError) as error:
         raise OcilError(f"Checkpoint {path} cannot be read ({error}).") from error

@@ -23,6 +23,10 @@ from ocil.settings import Settings, job_id, to_mapping
 
 SCHEMA = 1
 MAX_NOTE = 1 << 20  # bytes
+# All that JSON with any content can provoke while it is read.
+UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a folder that already holds a run."""
-        # Checkpoints of another run would be taken up, so they count as a run even on their own.
+        # Checkpoints of another run would be loaded, so they count as a run even on their own.
         if any(p.exists() for p in (self.settings, self.record, self.events, self.checkpoints)):
             raise OcilError(
                 f"{self.path} already holds a run. Continue it with `{self.resume}`, "
@@ -83,13 +87,8 @@ class RunFolder:
         """Claim the folder for a plan."""
         self.check_free()
         files.make_folder(self.path)
-        content = {
-            "schema": SCHEMA,
-            "method": plan.method,
-            "preset": plan.preset,
-            "study": plan.study,
-            "settings": to_mapping(plan.settings),
-        }
+        content = {"schema": SCHEMA, "method": plan.method, "preset": plan.preset}
+        content |= {"study": plan.study, "settings": to_mapping(plan.settings)}
         files.write_atomic(self.settings, json.dumps(content, indent=1).encode())
 
     def plan(self) -> Plan:
@@ -108,7 +107,7 @@ class RunFolder:
             raise OcilError(
                 f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
             ) from None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        except UNREADABLE as e:
             problem = f"{type(e).__name__}: {e}"
             raise OcilError(f"{self.settings} cannot be read ({problem}); copy it again.") from e
 
@@ -129,7 +128,7 @@ class RunFolder:
             if bad not in ("fail", "skip"):
                 raise ValueError(f"bad is {bad!r}")
             return OwnData(Path(path), resize, bad)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise OcilError(
                 f"{self.data} cannot be read ({error}); say where the data are with --data."
             ) from error

@@ -209,7 +209,7 @@ class _Run:
         self._emit(start | {"pid": os.getpid(), "steps": self.stream.n_batches})
 
     def _identity(self) -> dict[str, str]:
-        """What a checkpoint belongs to: taken up elsewhere it would spoil a result unnoticed."""
+        """What a checkpoint belongs to: loaded elsewhere it would spoil a result unnoticed."""
         return {"job": self.plan.job, "data": self.dataset.fingerprint}
 
     def _finish(self) -> dict[str, Any]:
