@@ -92,8 +92,8 @@ def test_features_take_16_bits_only_where_none_is_lost(tmp_path: Path, largest: 
 
 
 def test_the_live_line_knows_how_many_steps_there_are() -> None:
-    with Display("a run", steps=40, tasks=5, done=8) as display:
-        (line,) = display.progress.tasks
+    with Display("a run", steps=40, n_tasks=5, done=8) as display:
+        (line,) = display.tasks
         assert (line.total, line.completed) == (40, 8)
 
 
