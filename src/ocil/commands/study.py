@@ -53,7 +53,7 @@ def study(words: list[str]) -> None:
     if options.workers < 1:
         raise OcilError(f"--workers is {options.workers} but must be at least 1.")
     plan = read_study(options.file)
-    found = _records(options.out)
+    found = find_records(options.out) if options.out.is_dir() else []
     known = by_job(found)
     jobs = prepare(plan, options.out, known)
     waiting = [job for job in jobs if job.state == "waiting"]
@@ -71,15 +71,11 @@ def study(words: list[str]) -> None:
     if any(job.state != "finished" for job in jobs):
         say(overview(jobs))
     # Records in the study's folder that it no longer asks for are left out.
-    own, asked = _records(options.out / plan.name), {job.plan.job for job in jobs}
+    own, asked = find_records(options.out / plan.name), {job.plan.job for job in jobs}
     say(*overviews([record for _, record in own if job_of_record(record) in asked]))
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
-
-
-def _records(folder: Path) -> Found:
-    return find_records(folder) if folder.is_dir() else []
 
 
 def by_job(found: Found) -> dict[str | None, Found]:

@@ -73,9 +73,7 @@ def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
 
 
 @contextmanager
-def stop_requests(
-    numbers: Sequence[int] = (signal.SIGTERM, signal.SIGINT),
-) -> Iterator[list[int]]:
+def stop_requests(numbers: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> Iterator[list[int]]:
     """Collect signals while this is active, so that a step is always finished first."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
