@@ -16,20 +16,17 @@ In 2 and 3 records of the same precision come first, but any is better than the 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterable, Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple
-
-import torch
 
 from ocil.data import SOURCES
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.session import Session
 from ocil.settings import Settings, checked, fields_of, to_mapping
 from ocil.stream import HELD_OUT
+from ocil.study.timing import measure
 
 Values = dict[str, Any]
 
@@ -37,7 +34,6 @@ PLACE = ("data", "net", "width", "precision")  # what an image through the net c
 NEAR = PLACE[:-1]
 COSTLY = (*PLACE, "batch", "replay", "steps", "augment", "optimizer", "ema", "order")
 FREE = {name for name, field in fields_of(Settings).items() if not field.costs}
-TIMED_STEPS, TIMED_SECONDS = 12, 20.0
 
 
 class Cost(NamedTuple):
@@ -90,8 +86,9 @@ def seconds_per_batch(plan: Plan, costs: list[Cost]) -> float | None:
     base = _er(s, costs)
     if base is None and plan.method == "er":
         return _timed(plan, costs)
+    at = _preset("er", s)
     if base is None:
-        base = _timed(Plan("er", registry.make_settings("er", _preset("er", s))), costs)
+        base = _timed(Plan("er", registry.make_settings("er", at)), costs)
     return base and base * ratio * images(s) / images(_preset(plan.method, s))
 
 
@@ -113,29 +110,6 @@ def _timed(plan: Plan, costs: list[Cost]) -> float | None:
     if seconds is not None:
         costs.append(Cost(plan.method, to_mapping(plan.settings), seconds))
     return seconds
-
-
-def measure(plan: Plan) -> float | None:
-    """Seconds of a batch from a few steps on noise, or None for unknown data."""
-    s, source = plan.settings, SOURCES.get(plan.settings.data)
-    if source is None:
-        return None
-    torch.set_num_threads(1)
-    session = Session(plan.method, s, source.shape)
-    if session.learner.needs_tasks:
-        session.learner.begin_task(0)
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randint(256, (s.batch, *source.shape), dtype=torch.uint8, generator=draw)
-    labels = [i % s.classes_per_task for i in range(s.batch)]
-    # Time of the processor, which others may be using too; elsewhere there is only the clock.
-    clock = time.process_time if s.device == "cpu" else time.perf_counter
-    times = []
-    while len(times) < TIMED_STEPS and sum(times) < TIMED_SECONDS:
-        began = clock()
-        session.learn(x, labels)
-        times.append(clock() - began)
-    # The first steps have little to replay: the later half is what a step costs.
-    return statistics.median(times[len(times) // 2 :])
 
 
 def images(s: Values) -> int:
