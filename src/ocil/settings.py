@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ocil.errors import OcilError, suggest
 
 # result: decides what is learned. measure: what is looked at on the way. keep: what is written
-# beside the record. machine: how it is run. name: stands for other settings.
+# beside the record. machine: how the run is carried out. name: stands for other settings.
 Role = Literal["result", "measure", "keep", "machine", "name"]
 
 
@@ -188,9 +188,8 @@ def fields_of(kind: type) -> dict[str, Field]:
         union = typing.get_origin(hint) in (types.UnionType, typing.Union)
         options = typing.get_args(hint) if union else (hint,)
         literal = [o for o in options if typing.get_origin(o) is Literal]
-        plain = [typing.get_origin(o) or o for o in options if o not in literal]
         found[field.name] = Field(
-            tuple("none" if k is type(None) else k.__name__ for k in plain),
+            tuple(_named(o) for o in options if o not in literal),
             tuple(value for option in literal for value in typing.get_args(option)),
             field.default,
             field.default,
@@ -200,12 +199,17 @@ def fields_of(kind: type) -> dict[str, Field]:
     return found
 
 
+def _named(option: Any) -> str:
+    kind = typing.get_origin(option) or option
+    return "none" if kind is type(None) else kind.__name__
+
+
 def with_role(*roles: Role) -> frozenset[str]:
     """Names of the shared settings that have one of these roles; a method's own are results."""
     return frozenset(name for name, field in fields_of(Settings).items() if field.role in roles)
 
 
-# What changes how something is run or kept, not the question it answers.
+# What changes how a run is carried out or kept, not the question it answers.
 NOT_IN_JOB = with_role("machine", "keep")
 
 
