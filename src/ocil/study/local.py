@@ -117,10 +117,7 @@ def _start(job: Job, data_dir: Path | None) -> None:
 
 def _check_worker(job: Job) -> None:
     """Notice that a worker has ended, and how."""
-    assert job.process is not None
-    assert job.errors is not None
-    code = job.process.poll()
-    if code is None:
+    if not job.process or not job.errors or (code := job.process.poll()) is None:
         return
     size = job.errors.seek(0, os.SEEK_END)
     job.errors.seek(max(0, size - MAX_ERRORS))
@@ -144,12 +141,11 @@ def _finish(job: Job) -> None:
 
 def _stop_workers(jobs: list[Job]) -> None:
     """Ask running workers to write a checkpoint and stop, and wait for them."""
-    running = [job for job in jobs if job.state == "running" and job.process]
+    running = [job for job in jobs if job.state == "running"]
     for job in running:
-        assert job.process is not None
-        job.process.terminate()
+        if job.process:
+            job.process.terminate()
     for job in running:
-        assert job.process is not None
-        job.process.wait()
-        if job.errors:
+        if job.process and job.errors:
+            job.process.wait()
             job.errors.close()
