@@ -74,21 +74,21 @@ def _dataset() -> tuple[str, data.Dataset]:
 def _follow(settings: Settings, dataset: data.Dataset) -> Latents:
     images, labels = dataset.train_images, dataset.train_labels
     stream, session = Stream(labels, settings), Session(Recorder, settings, images.shape[1:])
-    every = min(EVERY, max(1, stream.steps // 20))
+    every = min(EVERY, max(1, stream.n_batches // 20))
     learner, moments = session.learner, []
     assert isinstance(learner, Recorder)
     probe = probe_indices(dataset.test_labels, PROBE)
     held_out = dataset.test_images[probe], dataset.test_labels[probe]
-    for piece in stream.pieces():
-        session.learn(images[piece.indices], labels[piece.indices].tolist())
-        due = piece.ends_task or session.step % every == 0
-        task = stream.phase_indices(piece.task)
+    for batch in stream.batches():
+        session.learn(images[batch.indices], labels[batch.indices].tolist())
+        due = batch.ends_task or session.step % every == 0
+        task = stream.phase_indices(batch.task)
         moments.append(
             Moment(
                 learner.latest,
                 _look(session, *held_out) if due else None,
                 _memory(learner) if due else None,
-                _look(session, images[task], labels[task]) if piece.ends_task else None,
+                _look(session, images[task], labels[task]) if batch.ends_task else None,
             )
         )
     return Latents(to_mapping(settings) | {"every": every}, moments, learner.mixtures.dim)

@@ -36,7 +36,7 @@ REPORT = ROOT / "results" / "bench" / "mutants.md"
 CHOSEN = ROOT / "bench" / "mutants_chosen.toml"
 HEAVY = (
     "torch", "numpy", "scipy.special", "scipy.optimize", "sklearn.base", "sklearn.datasets",
-    "hypothesis", "PIL.Image", "safetensors.torch", "rich.progress", "rich.table", "tyro",
+    "hypothesis", "PIL.Image", "safetensors.torch", "rich.progress", "rich.table",
     "filelock", "pyarrow.parquet", "jinja2",
 )  # fmt: skip
 BARS = {"random": 0.95, "chosen": 0.85}

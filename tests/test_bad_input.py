@@ -81,8 +81,8 @@ def test_a_run_that_cannot_be(runner: Ocil, words: tuple[object, ...], said: str
         (("report", "nowhere"), "no folder nowhere"),
         (("data", "get"), "needs the name of a data set"),
         (("data", "check", "mnits"), r"Did you mean 'mnist'\?"),
-        (("data", "chekc"), "'list', 'get', 'check'"),
-        (("completion", "fish"), "'bash', 'zsh'"),
+        (("data", "chekc"), "'list' or 'get' or 'check'"),
+        (("completion", "fish"), "'bash' or 'zsh'"),
     ],
 )
 def test_a_command_that_cannot_be(ocil: Ocil, words: tuple[object, ...], said: str) -> None:

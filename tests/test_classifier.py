@@ -51,12 +51,12 @@ def in_chunks(plan: Any, size: int, data_dir: Any = None) -> ocil.Classifier:
     found = data.load(plan.settings.data, data_dir)
     model = ocil.Classifier(plan.method, **to_mapping(plan.settings))
     waiting: list[int] = []
-    for piece in Stream(found.train_labels, plan.settings).pieces():
-        waiting += piece.indices.tolist()
-        while len(waiting) >= size or (piece.ends_task and waiting):
+    for batch in Stream(found.train_labels, plan.settings).batches():
+        waiting += batch.indices.tolist()
+        while len(waiting) >= size or (batch.ends_task and waiting):
             part, waiting = waiting[:size], waiting[size:]
             model.partial_fit(found.train_images[part], found.train_labels[part])
-        if piece.ends_task:
+        if batch.ends_task:
             model.flush()
     return model
 

@@ -59,14 +59,14 @@ def own_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 def quick_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of a study in this process: starting one for each is tested elsewhere, and slow."""
 
-    def carry_out(jobs: list[Job], *_: object) -> None:
+    def run_jobs(jobs: list[Job], *_: object) -> None:
         for job in jobs:
             if job.state == "waiting":
                 RunFolder(job.folder).create(job.plan)
                 package.resume_run(job.folder)
                 job.state = "finished"
 
-    monkeypatch.setattr("ocil.commands.study.carry_out", carry_out)
+    monkeypatch.setattr("ocil.commands.study.run_jobs", run_jobs)
 
 
 def test_the_guide_to_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

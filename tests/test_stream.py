@@ -23,7 +23,7 @@ def stream(labels: np.ndarray = LABELS, **changes: Any) -> Stream:
 
 
 def seen(one: Stream) -> np.ndarray:
-    return np.concatenate([piece.indices for piece in one.pieces()])
+    return np.concatenate([batch.indices for batch in one.batches()])
 
 
 def test_the_seed_decides_the_order_of_classes_and_images() -> None:
@@ -54,18 +54,18 @@ def test_tasks_cover_every_class_once(size: int, tasks: int) -> None:
 def test_each_image_comes_exactly_once_an_epoch(order: str, epochs: int) -> None:
     one = stream(order=order, epochs=epochs)
     for epoch in range(epochs):
-        own = np.concatenate([p.indices for p in one.pieces() if p.epoch == epoch])
+        own = np.concatenate([p.indices for p in one.batches() if p.epoch == epoch])
         assert sorted(own) == list(range(len(LABELS)))
     assert one.images == epochs * len(LABELS)
-    assert one.steps == len(list(one.pieces()))
+    assert one.n_batches == len(list(one.batches()))
 
 
 def test_epochs_of_a_task_follow_each_other_in_another_order() -> None:
     one = stream(epochs=2)
-    pieces = list(one.pieces())
-    assert [(p.task, p.epoch) for p in pieces] == sorted((p.task, p.epoch) for p in pieces)
-    first = np.concatenate([p.indices for p in pieces if (p.task, p.epoch) == (0, 0)])
-    second = np.concatenate([p.indices for p in pieces if (p.task, p.epoch) == (0, 1)])
+    found = list(one.batches())
+    assert [(p.task, p.epoch) for p in found] == sorted((p.task, p.epoch) for p in found)
+    first = np.concatenate([p.indices for p in found if (p.task, p.epoch) == (0, 0)])
+    second = np.concatenate([p.indices for p in found if (p.task, p.epoch) == (0, 1)])
     assert sorted(first) == sorted(second)
     assert first.tolist() != second.tolist()
 
@@ -73,21 +73,21 @@ def test_epochs_of_a_task_follow_each_other_in_another_order() -> None:
 def test_batches_never_cross_tasks_and_the_last_small_one_is_kept() -> None:
     one = stream(batch=10)
     steps = dict.fromkeys(range(3), 0)
-    for number, piece in enumerate(one.pieces()):
-        assert piece.step == number
-        assert set(LABELS[piece.indices]) <= set(one.tasks[piece.task])
-        assert len(piece.indices) == 10 or piece.ends_task
-        steps[piece.task] += 1
+    for number, batch in enumerate(one.batches()):
+        assert batch.step == number
+        assert set(LABELS[batch.indices]) <= set(one.tasks[batch.task])
+        assert len(batch.indices) == 10 or batch.ends_task
+        steps[batch.task] += 1
     for task, classes in enumerate(one.tasks):
         images = sum(SIZES[label] for label in classes)
         assert steps[task] == -(-images // 10)
     assert one.task_ends() == np.cumsum(list(steps.values())).tolist()
-    ends = [p.step + 1 for p in one.pieces() if p.ends_task]
+    ends = [p.step + 1 for p in one.batches() if p.ends_task]
     assert ends == one.task_ends()
 
 
 def test_images_of_a_task_are_mixed() -> None:
-    first = next(iter(stream(batch=20).pieces()))
+    first = next(iter(stream(batch=20).batches()))
     assert len(set(LABELS[first.indices])) == 2
 
 
@@ -97,8 +97,8 @@ def test_images_of_a_task_are_mixed() -> None:
 )
 def test_any_start_gives_the_tail(start: int, epochs: int, batch: int, order: str) -> None:
     one = stream(epochs=epochs, batch=batch, order=order)
-    whole = [(*p[:3], p.indices.tolist(), p.ends_task) for p in one.pieces()]
-    tail = [(*p[:3], p.indices.tolist(), p.ends_task) for p in one.pieces(start)]
+    whole = [(*p[:3], p.indices.tolist(), p.ends_task) for p in one.batches()]
+    tail = [(*p[:3], p.indices.tolist(), p.ends_task) for p in one.batches(start)]
     assert tail == whole[start:]
 
 
@@ -131,17 +131,17 @@ def test_a_limit_is_for_each_class_and_leaves_the_held_out_images_alone() -> Non
 
 def test_joint_is_one_pass_over_all_classes_and_keeps_the_tasks() -> None:
     one = stream(order="joint", batch=50)
-    pieces = list(one.pieces())
+    found = list(one.batches())
     assert one.tasks == stream().tasks
-    assert len(set(LABELS[pieces[0].indices])) == 6
-    assert {p.task for p in pieces} == {2}
-    assert [p.ends_task for p in pieces] == [False, False, True]
+    assert len(set(LABELS[found[0].indices])) == 6
+    assert {p.task for p in found} == {2}
+    assert [p.ends_task for p in found] == [False, False, True]
     assert sorted(one.phase_indices(0)) == list(range(len(LABELS)))
 
 
 def test_the_images_of_a_task_for_methods_that_train_at_its_end() -> None:
     one = stream(limit_per_class=5)
-    own = [p.indices for p in one.pieces() if p.task == 1]
+    own = [p.indices for p in one.batches() if p.task == 1]
     assert sorted(one.phase_indices(1)) == sorted(np.concatenate(own))
 
 

@@ -38,14 +38,14 @@ Start with [bold]ocil run er[/]: it needs no download and takes seconds.
 """
 
 
-LONGEST = 4000  # characters of a message
+MAX_MESSAGE = 4000  # characters of a message
 
 
 class _OneLine(logging.Formatter):
     """Messages name files and text from them: they are shown as text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return plain(super().format(record), LONGEST)
+        return plain(super().format(record), MAX_MESSAGE)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -83,8 +83,8 @@ def _fail(message: str, code: int, debug: bool) -> NoReturn:
         import traceback
 
         for line in traceback.format_exc().splitlines():
-            sys.stderr.write(f"{plain(line, LONGEST)}\n")
-    sys.stderr.write(f"ocil: {plain(message, LONGEST)}\n")
+            sys.stderr.write(f"{plain(line, MAX_MESSAGE)}\n")
+    sys.stderr.write(f"ocil: {plain(message, MAX_MESSAGE)}\n")
     sys.exit(code)
 
 

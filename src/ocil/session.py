@@ -21,7 +21,7 @@ from ocil.learners.parts import strip_prefix
 from ocil.settings import Settings
 from ocil.stream import Batch
 
-# What a state of any content can provoke while it is taken up.
+# What a state of any content can provoke while it is loaded.
 UNFIT = (
     LookupError, ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError,
     AssertionError, MemoryError,
@@ -29,9 +29,8 @@ UNFIT = (
 
 
 # Tensors that only a forged state has infinite numbers in.
-_FINITE = tuple(
-    f"learner.{part}." for part in ("model", "average", "teacher", "optimizer", "pooled")
-)
+_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled")
+_FINITE = tuple(f"learner.{part}." for part in _FINITE_PARTS)
 
 
 class State(NamedTuple):
@@ -62,9 +61,7 @@ class Session:
     (['cat', 'dog'], 1)
     """
 
-    def __init__(
-        self, method: str | type[Learner], settings: Settings, shape: Sequence[int]
-    ) -> None:
+    def __init__(self, method: str | type[Learner], settings: Settings, shape: Sequence[int]):
         kind = registry.get(method) if isinstance(method, str) else method
         self.method, self.settings, self.shape = kind.method, settings, tuple(shape)
         check_device(settings.device)
@@ -138,12 +135,8 @@ class Session:
             x = getattr(part, "columns", {}).get("x") if part.holds_samples else None
             if x is not None and tuple(x.shape[1:]) != self.shape:
                 raise ValueError(f"{name} holds items of {tuple(x.shape[1:])}")
-        self._compare(state.tensors)
-
-    def _compare(self, given: dict[str, torch.Tensor]) -> None:
-        """Refuse tensors that were not taken up as they are: of another type, shape or name."""
-        taken = self.state().tensors
-        for name, value in given.items():
+        taken = self.state().tensors  # all as they were given, in type, shape and name
+        for name, value in state.tensors.items():
             if name.startswith(_FINITE) and not bool(value.isfinite().all()):
                 raise ValueError(f"{name} holds NaN or infinite numbers")
             mine = taken.get(name)
@@ -155,19 +148,14 @@ class Session:
 
 def check_device(name: str) -> None:
     """Say in a sentence that a device is not there, before anything is built on it."""
-    kind = name.split(":")[0]
-    there = {
-        "cpu": lambda: True,
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-    }
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     try:
-        torch.device(name)
+        kind = torch.device(name).type
     except RuntimeError:
         kind = ""
-    if kind not in there:
+    if kind not in ("cpu", *there):
         raise OcilError(f"Unknown device '{name}'; choose cpu, cuda or mps.")
-    if not there[kind]():
+    if kind != "cpu" and not there[kind]():
         raise OcilError(f"Device '{name}' is not available on this machine; use --device cpu.")
 
 

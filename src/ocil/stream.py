@@ -33,7 +33,7 @@ class Batch:
     epochs: int = 1
 
 
-class Piece(NamedTuple):
+class BatchIndex(NamedTuple):
     """Batch number `step` before the images are read: their positions in the training set."""
 
     step: int
@@ -64,11 +64,10 @@ class Stream:
         train, self.held_out = self._divide(labels)
         phases = self.tasks if settings.order == "split" else [order]
         self._phases = [train[np.isin(labels[train], phase)] for phase in phases]
-        batches = [-(-len(phase) // settings.batch) for phase in self._phases]
-        self._ends = np.cumsum([n * settings.epochs for n in batches])
-        self._batches = batches
-        self.steps = int(self._ends[-1])
-        self.images = int(sum(len(p) for p in self._phases)) * settings.epochs
+        self._counts = [-(-len(phase) // settings.batch) for phase in self._phases]
+        self._ends = np.cumsum(self._counts) * settings.epochs
+        self.n_batches = int(self._ends[-1])
+        self.images = sum(map(len, self._phases)) * settings.epochs
 
     def _draw(self, purpose: str) -> np.random.Generator:
         return np.random.default_rng(derive_seed(self.settings.seed, f"stream/{purpose}"))
@@ -85,25 +84,20 @@ class Stream:
             train.append(own[cut:][: self.settings.limit_per_class])
         return np.sort(np.concatenate(train)), np.sort(np.concatenate(held))
 
-    def _order(self, phase: int, epoch: int) -> np.ndarray:
-        return self._draw(f"order/{phase}/{epoch}").permutation(self._phases[phase])
-
-    def pieces(self, start: int = 0) -> Iterator[Piece]:
+    def batches(self, start: int = 0) -> Iterator[BatchIndex]:
         """Batches from number `start` on; the last of a task may be smaller, none is dropped."""
-        step, size, joint = 0, self.settings.batch, self.settings.order == "joint"
-        for phase, count in enumerate(self._batches):
-            task = len(self.tasks) - 1 if joint else phase
-            for epoch in range(self.settings.epochs):
-                if step + count <= start:
-                    step += count
-                    continue
-                order = self._order(phase, epoch)
-                for b in range(count):
-                    if step >= start:
-                        ends = b == count - 1 and epoch == self.settings.epochs - 1
+        first, size, epochs = 0, self.settings.batch, self.settings.epochs
+        for phase, count in enumerate(self._counts):
+            task = len(self.tasks) - 1 if self.settings.order == "joint" else phase
+            for epoch in range(epochs):
+                if first + count > start:
+                    draw = self._draw(f"order/{phase}/{epoch}")
+                    order = draw.permutation(self._phases[phase])
+                    for b in range(max(0, start - first), count):
+                        ends = b == count - 1 and epoch == epochs - 1
                         indices = order[b * size : (b + 1) * size]
-                        yield Piece(step, task, epoch, indices, ends)
-                    step += 1
+                        yield BatchIndex(first + b, task, epoch, indices, ends)
+                first += count
 
     def phase_indices(self, task: int) -> np.ndarray:
         """Positions of all images of a task, for methods that train at its end."""
@@ -116,8 +110,8 @@ class Stream:
     def sha256(self) -> str:
         """Fingerprint of tasks, order of images and batch borders."""
         digest = hashlib.sha256(repr(self.tasks).encode())
-        for piece in self.pieces():
-            digest.update(np.ascontiguousarray(piece.indices, dtype="<i8").tobytes() + b"|")
+        for batch in self.batches():
+            digest.update(np.ascontiguousarray(batch.indices, dtype="<i8").tobytes() + b"|")
         return digest.hexdigest()
 
 

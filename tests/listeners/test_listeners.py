@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ocil.listeners import tell
+from ocil.listeners import emit
 
 Ocil = Callable[..., Any]
 
@@ -149,5 +149,5 @@ def test_every_listener_gets_a_copy_of_its_own() -> None:
     def meddler(copy: dict[str, Any]) -> None:
         copy["evaluations"][0]["correct"].clear()
 
-    tell({"a": meddler, "b": heard.append}, record)
+    emit({"a": meddler, "b": heard.append}, record)
     assert heard == [{"evaluations": [{"correct": [1, 2]}]}] == [record]

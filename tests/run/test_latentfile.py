@@ -149,7 +149,7 @@ def test_a_hostile_file_is_one_sentence(tmp_path: Path, case: str) -> None:
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with path.open("wb") as file:
-        file.truncate(latentfile.LARGEST + 1)
+        file.truncate(latentfile.MAX_BYTES + 1)
     with pytest.raises(OcilError, match="a file of latents has 8 to"):
         read(path)
     with pytest.raises(OcilError, match="cannot be read"):

@@ -73,7 +73,7 @@ def test_evaluations_are_made_when_they_are_due(run: Run, plan: MakePlan) -> Non
 def test_totals_are_those_of_the_classes_seen(run: Run, plan: MakePlan) -> None:
     record, digits = run(), data.load("digits")
     stream = Stream(digits.train_labels, plan().settings)
-    streamed = [set(digits.train_labels[piece.indices].tolist()) for piece in stream.pieces()]
+    streamed = [set(digits.train_labels[batch.indices].tolist()) for batch in stream.batches()]
     counts = np.bincount(digits.test_labels)
     probe = np.bincount(digits.test_labels[probe_indices(digits.test_labels, 40)])
     for e in record["evaluations"]:

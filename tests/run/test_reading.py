@@ -222,7 +222,7 @@ def test_an_evaluation_before_the_first_step_is_one() -> None:
     ("value", "fits"), [(2**63 - 1, True), (2**63, False), (-(2**63), True), (-(2**63) - 1, False)]
 )
 def test_whole_numbers_have_64_bits(value: int, fits: bool) -> None:
-    assert reading._is(value, int) == fits
+    assert reading.is_json(value, int) == fits
 
 
 @pytest.mark.parametrize("schema", [0, -1])

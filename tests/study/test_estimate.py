@@ -155,4 +155,4 @@ def test_a_record_that_tells_no_time_is_passed_over(
 def test_batches_are_about_those_of_the_stream(changes: dict[str, Any]) -> None:
     plan = planned("er", data="digits", **changes)
     stream = Stream(np.asarray(data.load("digits").train_labels), plan.settings)
-    assert batches(to_mapping(plan.settings)) == pytest.approx(stream.steps, rel=0.2)
+    assert batches(to_mapping(plan.settings)) == pytest.approx(stream.n_batches, rel=0.2)

@@ -21,7 +21,7 @@ from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run
 from ocil.study import local
 from ocil.study.grid import read_study
-from ocil.study.local import Job, carry_out
+from ocil.study.local import Job, run_jobs
 
 Ocil = Callable[..., Any]
 
@@ -256,9 +256,9 @@ def test_a_job_that_another_process_is_at_is_left_to_it(
                 folder.checkpoints.mkdir()
                 other.close()
 
-        carry_out(jobs, 1, None, watch)
+        run_jobs(jobs, 1, None, watch)
     assert workers == [str(tmp_path / "second")]
-    assert seen[0] == ("waiting", "(another process is at it)")
+    assert seen[0] == ("waiting", "(another process is working on it)")
     assert seen[-1] == ("finished", "")
     assert not folder.checkpoints.exists()
 
@@ -302,8 +302,8 @@ class Dead:
         (-9, 1, "waiting"),
         (-15, 4, "waiting"),
         (143, 1, "waiting"),  # asked to stop by somebody else: it has written a checkpoint
-        (75, local.ATTEMPTS, "waiting"),  # another process was quicker: no attempt of this one
-        (-9, local.ATTEMPTS, "failed"),
+        (75, local.MAX_ATTEMPTS, "waiting"),  # another process was quicker: no attempt of this one
+        (-9, local.MAX_ATTEMPTS, "failed"),
     ],
 )
 def test_how_a_worker_ended(
@@ -312,7 +312,7 @@ def test_how_a_worker_ended(
     job = Job(plan(), tmp_path, state="running", attempts=attempts)
     job.process = Dead(code)  # type: ignore[assignment]
     job.errors = io.BytesIO(b"some words\n" * 10_000 + b"ocil: The last line.\n")
-    local._look_after(job)
+    local._check_worker(job)
     assert job.state == state
     assert (job.message == "ocil: The last line.") == (state == "failed")
 
@@ -347,14 +347,14 @@ def test_a_killed_worker_goes_on_and_ctrl_c_leaves_a_study_that_can_be_finished(
 
     job = Job(plan(**changes), folder)
     with pytest.raises(Stopped, match="the same command continues the study"):
-        carry_out([job], 1, None, watch)
+        run_jobs([job], 1, None, watch)
     assert job.attempts == 2
     assert job.process is not None
     assert job.process.returncode == 128 + signal.SIGTERM  # it was asked, and wrote a checkpoint
     assert not (folder / "record.json").exists()
 
     again = Job(plan(**changes), folder)
-    carry_out([again], 1, None, lambda _: None)
+    run_jobs([again], 1, None, lambda _: None)
     assert (again.state, again.attempts) == ("finished", 1)
     resumed = [e["step"] for e in RunFolder(folder).read_events() if e["event"] == "resume"]
     assert len(resumed) == 2
@@ -387,6 +387,6 @@ def test_a_worker_that_complains_a_lot_is_not_blocked(
     worker.chmod(0o755)
     monkeypatch.setattr(local.sys, "executable", str(worker))
     job = Job(plan(), tmp_path / "job")
-    local.carry_out([job], 1, None, lambda _: None)
+    local.run_jobs([job], 1, None, lambda _: None)
     assert job.state == "failed"
     assert len(job.message) <= 2000 and job.message.endswith("yyy")

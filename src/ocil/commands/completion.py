@@ -7,16 +7,15 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-import tyro
-
-from ocil.commands.parsing import parse
+from ocil.commands import COMMANDS
+from ocil.commands.parsing import Positional, parse
 
 
 @dataclass(frozen=True)
 class CompletionOptions:
     """Completion for your shell: eval "$(ocil completion bash)"."""
 
-    shell: tyro.conf.Positional[Literal["bash", "zsh"]] = "bash"
+    shell: Positional[Literal["bash", "zsh"]] = "bash"
 
 
 SCRIPT = """\
@@ -37,19 +36,15 @@ complete -o default -F _ocil ocil
 
 def completion(words: list[str]) -> None:
     options = parse(CompletionOptions, words, "ocil completion")
-    from ocil.commands import COMMANDS
-    from ocil.commands.run import Places
+    from ocil.commands.run import RunPaths
     from ocil.data import SOURCES
     from ocil.learners import registry
 
     keys = {key for name in registry.names() for key in registry.info(name).fields}
-    keys |= set(Places.__annotations__)
-    script = SCRIPT.format(
-        commands=shlex.quote(" ".join(COMMANDS)),
-        methods=shlex.quote(" ".join(registry.names())),
-        data=shlex.quote(" ".join(SOURCES)),
-        flags=shlex.quote(" ".join(sorted(f"--{k.replace('_', '-')}" for k in keys))),
-    )
+    flags = (f"--{key.replace('_', '-')}" for key in keys | set(RunPaths.__annotations__))
+    lists = {"commands": COMMANDS, "methods": registry.names(), "data": SOURCES}
+    lists |= {"flags": sorted(flags)}
+    script = SCRIPT.format(**{name: shlex.quote(" ".join(own)) for name, own in lists.items()})
     if options.shell == "zsh":
         script = "autoload -U +X bashcompinit && bashcompinit\n" + script
     sys.stdout.write(script)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
 from rich.console import Console, Group
 from rich.progress import DownloadColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.data.check import Report, check
 from ocil.data.download import Progress, get
 from ocil.data.find import find
@@ -28,9 +27,9 @@ from ocil.text import plain
 class DataOptions:
     """Data sets: list them, get one, check that one is whole."""
 
-    action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
+    action: Positional[Literal["list", "get", "check"]] = "list"
     """What to do."""
-    name: tyro.conf.Positional[str] = ""
+    name: Positional[str] = ""
     """Name of the data set, for get and check."""
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""

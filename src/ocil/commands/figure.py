@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import tyro
-
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.errors import OcilError
 from ocil.run.reading import find_records
 
@@ -23,11 +21,11 @@ Kind = Literal["latent", "centroids", "through-tasks", "cost", "modality"]
 
 @dataclass(frozen=True)
 class FigureOptions:
-    kind: tyro.conf.Positional[Kind]
+    kind: Positional[Kind]
     """latent: t-SNE of test features with centroids; centroids: accuracy against their number;
     through-tasks: accuracy after each task; cost: accuracy against images through the net;
     modality: how many Gaussians a class needs."""
-    folders: tyro.conf.Positional[tuple[Path, ...]]
+    folders: Positional[tuple[Path, ...]]
     """Folders with records below them."""
     out: Path = Path("figure.pdf")
     """File to write, .pdf or .png."""

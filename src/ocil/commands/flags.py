@@ -13,8 +13,12 @@ from ocil.text import plain
 _WORDS = {"true": True, "false": False}
 
 
-def read_flags(words: Sequence[str], fields: Fields, prog: str) -> dict[str, Any]:
+def read_flags(
+    words: Sequence[str], fields: Fields, prog: str, rest: list[str] | None = None
+) -> dict[str, Any]:
     """Values of `--name value`, `--name=value`, `--name` and `--no-name`; the last one counts.
+
+    Words that are no flags are added to `rest`; without it they are a mistake.
 
     >>> known = {"lr": Field(("float",), (), 0.1, 0.1), "fast": Field(("bool",), (), False, False)}
     >>> read_flags(["--lr", "1", "--fast"], known, "ocil run")
@@ -23,6 +27,9 @@ def read_flags(words: Sequence[str], fields: Fields, prog: str) -> dict[str, Any
     found: dict[str, Any] = {}
     left = list(words)
     while left:
+        if rest is not None and not left[0].startswith("-"):
+            rest.append(left.pop(0))
+            continue
         word, given, value = left.pop(0).partition("=")
         key = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--"):
@@ -46,7 +53,7 @@ def read_flags(words: Sequence[str], fields: Fields, prog: str) -> dict[str, Any
         if fields[key].types == ("tuple",):
             found[key] = (*found.get(key, ()), value)
         else:
-            found[key] = _value(word, value, fields[key], prog)
+            found[key] = read_value(word, value, fields[key], prog)
     return found
 
 
@@ -54,7 +61,7 @@ def _see(prog: str) -> str:
     return f"See `{prog} --help`."
 
 
-def _value(word: str, text: str, field: Field, prog: str) -> Any:
+def read_value(word: str, text: str, field: Field, prog: str) -> Any:
     """The first of the types of a field that a text can be read as."""
     if text in field.choices:
         return text
@@ -69,7 +76,12 @@ def _value(word: str, text: str, field: Field, prog: str) -> Any:
     raise OcilError(f"{word} is '{text}' but must be {field.wanted}. {_see(prog)}")
 
 
-def explain(title: str, usage: str, groups: Mapping[str, tuple[Fields, Mapping[str, Any]]]) -> Any:
+def explain(
+    title: str,
+    usage: str,
+    groups: Mapping[str, tuple[Fields, Mapping[str, Any]]],
+    positional: Sequence[str] = (),
+) -> Any:
     """Help, as rich prints it: a line for each flag, with what holds unless it is given."""
     from rich.console import Group
     from rich.table import Table
@@ -81,7 +93,7 @@ def explain(title: str, usage: str, groups: Mapping[str, tuple[Fields, Mapping[s
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name, field in fields.items():
-            flag = f"--{name.replace('_', '-')}"
+            flag = name.upper() if name in positional else f"--{name.replace('_', '-')}"
             kinds = [kind.upper() for kind in field.types if kind not in ("bool", "none", "tuple")]
             takes = "|".join([*kinds, *field.choices])
             usual = "" if values.get(name) is None else f" [{plain(values[name], 60)}]"

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import tyro
 
 from ocil.classifier import Classifier, load
 from ocil.commands.model import picture_shape
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
 from ocil.errors import OcilError, Stopped
@@ -41,7 +40,7 @@ class LearnOptions:
     (its memory).
     """
 
-    data: tyro.conf.Positional[Path]
+    data: Positional[Path]
     """Folder with one folder per class, .npz, .parquet, or a Hugging Face data set on disk."""
     model: Path
     """The model file to make or to continue."""
@@ -74,26 +73,23 @@ def learn(words: list[str]) -> None:
         raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
     set_threads(1)  # the number of threads decides the bits
     with writing(options.model, options.wait):
-        lesson = _Lesson(options, f"ocil learn {shlex.join(words)}")
-        lesson.carry_out()
+        _Lesson(options).run(f"ocil learn {shlex.join(words)}")
 
 
 class _Lesson:
     """A model, what it is to learn, and how far it has come."""
 
-    def __init__(self, options: LearnOptions, command: str) -> None:
-        self.file, self.command = options.model, command
-        self.written = _version(self.file)
+    def __init__(self, options: LearnOptions) -> None:
+        self.file, self.written = options.model, _version(options.model)
         given = {k: v for k in FOR_NEW if (v := getattr(options, k)) is not None}
         if self.written:
             self.model = load(self.file)
-            shape = picture_shape(self.model)
-            self.part = read_own(options.data, None, options.bad_images, shape)["train"]
+            resize, shape = None, picture_shape(self.model)
         else:
             self.model = Classifier(**{k: v for k, v in given.items() if k != "resize"})
-            self.part = read_own(options.data, options.resize, options.bad_images)["train"]
+            resize, shape = options.resize, None
+        self.part = read_own(options.data, resize, options.bad_images, shape)["train"]
         self.content = _content(self.part)
-        known = self._samples()
         place = self._unfinished().get(self.content)
         if self.written and given and (place is None or place["given"] != given):
             flags = ", ".join(f"--{name}" for name in given)
@@ -101,16 +97,20 @@ class _Lesson:
                 f"{self.file} exists and keeps its settings; leave out {flags}, or choose another "
                 "file for a new model."
             )
-        self._tell_of_others()
-        self.place: dict[str, Any] = place or {
-            "name": options.data.resolve().name, "samples": len(self.part.labels), "known": known,
-            "learned": 0, "given": given,
-        }  # fmt: skip
+        for other in (p for key, p in self._unfinished().items() if key != self.content):
+            say(
+                f"Not finished: {plain(other['name'], 60)}, {other['learned']} of "
+                f"{other['samples']} samples; these are other data. Its own command goes on with "
+                "it as long as its content is the same."
+            )
         if place:
             say(f"Going on after {place['learned']} of {place['samples']} samples.")
+        self.place: dict[str, Any] = place or {
+            "name": options.data.resolve().name, "samples": len(self.part.labels),
+            "known": self._samples(), "learned": 0, "given": given,
+        }  # fmt: skip
         draw = np.random.default_rng([self.model.seed, self.place["known"]])
         self.order = draw.permutation(len(self.part.labels))
-        self.classes = len(self.model.classes_) if self.model.__sklearn_is_fitted__() else 0
 
     def _samples(self) -> int:
         """How many the model has been given."""
@@ -120,17 +120,11 @@ class _Lesson:
     def _unfinished(self) -> dict[str, dict[str, Any]]:
         return self.model._learned.unfinished if self.model._learned else {}
 
-    def _tell_of_others(self) -> None:
-        others = [p for key, p in self._unfinished().items() if key != self.content]
-        for place in others:
-            say(
-                f"Not finished: {plain(place['name'], 60)}, {place['learned']} of "
-                f"{place['samples']} samples; these are other data. Its own command goes on with "
-                "it as long as its content is the same."
-            )
-
-    def carry_out(self) -> None:
-        before = self.place["learned"]
+    def run(self, command: str) -> None:
+        """Learn what is left; `command` goes on with it if a signal stops this."""
+        before, known = self.place["learned"], 0
+        if self.model.__sklearn_is_fitted__():
+            known = len(self.model.classes_)
         with stop_requests() as asked:
             self._learn_all(asked)
             done = self.place["learned"]
@@ -139,14 +133,14 @@ class _Lesson:
                 raise Stopped(
                     asked[0],
                     f"Stopped after {done} of {len(self.order)} samples; {self.file} holds them. "
-                    f"Go on with `{self.command}`.",
+                    f"Go on with `{command}`.",
                 )
             self.model.flush()
             self._save(finished=True)
-            new = len(self.model.classes_) - self.classes
+            count = len(self.model.classes_)
             say(
-                f"Learned {done - before} samples: {len(self.model.classes_)} classes, {new} of "
-                f"them new. Model: {self.file} (it contains training images)."
+                f"Learned {done - before} samples: {count} classes, {count - known} of them new. "
+                f"Model: {self.file} (it contains training images)."
             )
 
     def _learn_all(self, asked: list[int]) -> None:

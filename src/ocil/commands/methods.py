@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import tyro
 from rich import box
 from rich.table import Table
 
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.learners import registry
 from ocil.settings import Method
 
@@ -18,10 +17,18 @@ from ocil.settings import Method
 class MethodsOptions:
     """The methods, what they need and what they cost."""
 
-    name: tyro.conf.Positional[str] = ""
+    name: Positional[str] = ""
     """Tell more about one method: its presets with what they set."""
     net: Literal["mlp", "resnet18"] = "mlp"
     """Network with which the costs were measured."""
+
+
+_COSTS = (
+    "tasks: whether the method must be told where a task ends; keeps: what enters the memory. "
+    "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
+    "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
+    "`ocil methods NAME` tells more about one of them."
+)
 
 
 def methods(words: list[str]) -> None:
@@ -30,31 +37,20 @@ def methods(words: list[str]) -> None:
         say(presets_of(options.name))
         return
     costs = registry.measured_costs(options.net)
-    caption = _COSTS.format(net=options.net)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=caption)
-    table.padding = (0, 1, 0, 0)
-    table.caption_justify = "left"
-    for heading in ("id", "paper", "tasks"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("keeps")
-    table.add_column("read-out", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=_COSTS.format(net=options.net))
+    table.padding, table.caption_justify = (0, 1, 0, 0), "left"
+    for heading in ("id", "paper", "tasks", "keeps", "read-out"):
+        table.add_column(heading, no_wrap=heading != "keeps")
     for heading in ("images", "extra\nkB", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name in registry.names():
-        method = registry.info(name)
-        cost = costs.get(name)
-        shown = ("", "", "")
-        if cost:
+        method, shown = registry.info(name), ("", "", "")
+        if cost := costs.get(name):
             shown = (f"{cost['images']:.0f}", f"{cost['bytes'] / 1e3:,.0f}", f"{cost['time']:.2f}")
         none = method.fields["memory"].default is None
-        table.add_row(
-            name,
-            _reference(method),
-            "yes" if method.needs_tasks else "no",
-            "–" if none else method.memory_policy.split(",")[0],
-            method.readout,
-            *shown,
-        )
+        keeps = "–" if none else method.memory_policy.split(",")[0]
+        tasks = "yes" if method.needs_tasks else "no"
+        table.add_row(name, _reference(method), tasks, keeps, method.readout, *shown)
     say(table)
 
 
@@ -65,14 +61,6 @@ def _reference(method: Method) -> str:
     authors = method.paper.split(",")[0]
     first = authors.removesuffix(" et al.").split(" and ")[0]
     return f"{first}{'' if first == authors else '+'} {method.year}"
-
-
-_COSTS = (
-    "tasks: whether the method must be told where a task ends; keeps: what enters the memory. "
-    "Measured by `python bench/methods.py --net {net} --write`, one gradient step a batch: images "
-    "through the backbone, kilobytes held beyond net and memory, time relative to ER's. "
-    "`ocil methods NAME` tells more about one of them."
-)
 
 
 def presets_of(name: str) -> Table:

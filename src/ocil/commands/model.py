@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import tyro
 
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.data.arrays import read_items
 from ocil.data.pictures import MAX_FILE_BYTES, decode_all
 from ocil.data.reader import reading
@@ -22,6 +21,8 @@ from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier
+
+Line = tuple[str, str, str]  # name, label, probability
 
 
 def picture_shape(model: Classifier) -> Any:
@@ -34,9 +35,9 @@ def picture_shape(model: Classifier) -> Any:
 class PredictOptions:
     """Labels for pictures, or for the rows of .npy and .npz arrays."""
 
-    model: tyro.conf.Positional[Path]
+    model: Positional[Path]
     """The model file."""
-    files: tyro.conf.Positional[list[Path]]
+    files: Positional[tuple[Path, ...]]
     """Pictures; or .npy, .npz (array x) with many items each."""
     csv: bool = False
     """Comma-separated values instead of a table."""
@@ -54,30 +55,31 @@ def predict(words: list[str]) -> None:
         raise OcilError("Name the files to predict: pictures, or .npy and .npz arrays.")
     set_threads(1)
     model = load(options.model)
-    lines: list[tuple[str, str, str]] = []
+    lines: list[Line] = []
     arrays = [file for file in options.files if file.suffix.lower() in (".npy", ".npz")]
     pictures = [file for file in options.files if file not in arrays]
     if pictures:
         lines += _pictures(model, pictures, options.bad_images)
     for file in arrays:
-        lines += _answers(model, _array(file), lambda i, f=file: f"{f}[{i}]")
+        answers = enumerate(_answers(model, _array(file)))
+        lines += [(f"{file}[{i}]", *answer) for i, answer in answers]
     _show(lines, options.csv)
 
 
-def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[tuple[str, str, str]]:
+def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[Line]:
     shape = picture_shape(model)
     if shape is None:
         raise OcilError(
             f"The model learned {model._fitted().form}, no pictures of uint8; give .npy or .npz."
         )
-    names = [str(file) for file in files]
 
     def read(i: int) -> bytes:
         with reading(files[i]), open_plain(files[i]) as stream:
             return stream.read(MAX_FILE_BYTES)
 
+    names = [str(file) for file in files]
     x, kept = decode_all(names, read, None, bad, shape)
-    return _answers(model, x, lambda i: names[kept[i]])
+    return [(names[i], *answer) for i, answer in zip(kept, _answers(model, x), strict=True)]
 
 
 def _array(path: Path) -> np.ndarray:
@@ -85,13 +87,13 @@ def _array(path: Path) -> np.ndarray:
         return read_items(path)
 
 
-def _answers(model: Classifier, x: np.ndarray, name: Any) -> list[tuple[str, str, str]]:
+def _answers(model: Classifier, x: np.ndarray) -> list[tuple[str, str]]:
     shares = model.predict_proba(x)
-    best, labels = shares.argmax(1), model.classes_
-    return [(name(i), str(labels[b]), f"{shares[i, b]:.4f}") for i, b in enumerate(best)]
+    labels = model.classes_[shares.argmax(1)]
+    return [(str(label), f"{p:.4f}") for label, p in zip(labels, shares.max(1), strict=True)]
 
 
-def _show(lines: list[tuple[str, str, str]], as_csv: bool) -> None:
+def _show(lines: list[Line], as_csv: bool) -> None:
     headings = ("file", "label", "probability")
     if as_csv:
         text = io.StringIO()
@@ -112,7 +114,7 @@ def _show(lines: list[tuple[str, str, str]], as_csv: bool) -> None:
 class InspectOptions:
     """Classes, counts, memory pictures and the health of the mixtures of a model file."""
 
-    model: tyro.conf.Positional[Path]
+    model: Positional[Path]
     """The model file."""
     out: Path | None = None
     """Where to write the page; MODEL.html unless given. It shows training images."""

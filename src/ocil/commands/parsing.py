@@ -1,67 +1,65 @@
-"""What the commands share: flags from dataclasses, and printing."""
+"""What the commands share: options from dataclasses, and printing."""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import dataclasses
 import os
-import re
 import sys
+import typing
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-import tyro
 from rich.console import Console
 from rich.text import Text
 
+from ocil.commands.flags import explain, read_flags, read_value
 from ocil.errors import OcilError
+from ocil.learners.catalog import documented
+from ocil.settings import fields_of
 from ocil.text import plain
 
-ENDLESS = 10_000  # columns
+PIPE_WIDTH = 10_000  # columns
+T = TypeVar("T")
+Positional = Annotated[T, "given without a flag"]
 
 
-def parse(kind: Any, words: Sequence[str], prog: str, text: str = "", **default: Any) -> Any:
-    """Flags from the fields of a dataclass; a mistake is explained in one sentence."""
-    flat = tyro.conf.OmitArgPrefixes[tyro.conf.OmitSubcommandPrefixes[kind]]
-    said, told = io.StringIO(), _Stdout()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
-            return tyro.cli(flat, prog=prog, args=list(words), description=text or None, **default)
-    except SystemExit as stop:
-        if stop.code != 2:  # help was asked for
-            sys.stdout.write(_visible(told.getvalue()))
-            raise
-        raise OcilError(f"{_sentence(said.getvalue())} See `{prog} --help`.") from None
+def parse(kind: type[T], words: Sequence[str], prog: str, about: str = "") -> T:
+    """The options of a command from the fields of a dataclass; a mistake is one sentence."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    positional = [name for name in hints if typing.get_origin(hints[name]) is Annotated]
+    if {"-h", "--help"} & set(words):
+        _help(kind, prog, about or kind.__doc__ or "", positional)
+        sys.exit(0)
+    fields, rest = fields_of(kind), list[str]()
+    flags = {name: field for name, field in fields.items() if name not in positional}
+    cut = words.index("--") if "--" in words else len(words)
+    found = read_flags(words[:cut], flags, prog, rest)
+    rest += words[cut + 1 :]
+    for name in positional:
+        if fields[name].types == ("tuple",):
+            found[name], rest = tuple(map(Path, rest)), []
+        elif rest:
+            found[name] = read_value(name.upper(), rest.pop(0), fields[name], prog)
+    if rest:
+        raise OcilError(f"'{rest[0]}' is a word too many. See `{prog} --help`.")
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        if field.default is dataclasses.MISSING and field.name not in found:
+            word = field.name.upper() if field.name in positional else f"--{field.name}"
+            raise OcilError(f"`{prog}` needs {word}. See `{prog} --help`.")
+    return kind(**found)
 
 
-class _Stdout(io.StringIO):
-    """Takes what is meant for stdout, as if it were that: with its colours and letters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.real = sys.stdout
-
-    def isatty(self) -> bool:
-        return self.real.isatty()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.real.encoding
-
-
-def _visible(help_text: str) -> str:
-    """Help shows defaults, which a file or a word may have set; only the parser's colours stay."""
-    parts = re.split(r"(\n|\x1b\[[0-9;]*m)" if sys.stdout.isatty() else r"(\n)", help_text)
-    return "".join(p if i % 2 else plain(p, 10_000) for i, p in enumerate(parts))
-
-
-def _sentence(panel: str) -> str:
-    """What the parser says in a box of lines, as one line: the message and its best suggestion."""
-    body = re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯]", "", panel.split("\n", 1)[-1])
-    message, *rest = re.split(r"─{3,}|Got errors:", body)
-    near = re.search(r"Perhaps you meant:\s+(--[\w-]+)", " ".join(rest))
-    hint = f" Did you mean {near[1]}?" if near else ""
-    return " ".join(message.split()).rstrip(".") + "." + hint
+def _help(kind: type, prog: str, about: str, positional: Sequence[str]) -> None:
+    fields = documented(kind)
+    unset = (None, (), dataclasses.MISSING)
+    values = {name: field.default for name, field in fields.items() if field.default not in unset}
+    named = {name: field for name, field in fields.items() if name in positional}
+    flags = {name: field for name, field in fields.items() if name not in positional}
+    groups = {heading: (own, values) for heading, own in (("", named), ("Flags", flags)) if own}
+    ends = {name: "..." if field.types == ("tuple",) else "" for name, field in named.items()}
+    usage = [prog, *(name.upper() + ends[name] for name in positional), "[flags]" if flags else ""]
+    say(explain(" ".join(about.split()), " ".join(usage).strip(), groups, positional))
 
 
 def say(*things: Any) -> None:
@@ -78,5 +76,5 @@ def screen() -> Console:
     """The terminal; a pipe or a file has no width, unless COLUMNS names one."""
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = ENDLESS
+        console.width = PIPE_WIDTH
     return console

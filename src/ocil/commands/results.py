@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
-
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.errors import OcilError
 from ocil.files import read_plain
 from ocil.run.reading import RECORD_NAME, Record, find_records, read_record
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShowOptions:
-    folder: tyro.conf.Positional[Path]
+    folder: Positional[Path]
     """Folder of a run, or one with many runs below it."""
 
 
@@ -77,7 +75,7 @@ def _progress(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    folders: tyro.conf.Positional[tuple[Path, ...]]
+    folders: Positional[tuple[Path, ...]]
     """Folders with records below them."""
     out: Path = Path("report")
     """Folder for the page; its tables go to OUT/tables as Markdown, LaTeX and CSV."""
@@ -103,7 +101,7 @@ def report(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ResultsOptions:
-    folder: tyro.conf.Positional[Path] = Path("results")
+    folder: Positional[Path] = Path("results")
     """Folder that holds STUDY/JOB/record.json."""
 
 

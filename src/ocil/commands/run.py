@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
-
 from ocil.commands.flags import explain, read_flags
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.data import SOURCES
 from ocil.data.own import OwnData, looks_own
 from ocil.data.sources import default_net
@@ -19,7 +17,7 @@ from ocil.errors import OcilError
 from ocil.files import read_toml
 from ocil.learners import registry
 from ocil.learners.catalog import documented
-from ocil.listeners import Listener, opened, tell
+from ocil.listeners import Listener, emit, opened
 from ocil.report.show import show
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.reading import read_record
@@ -27,7 +25,7 @@ from ocil.settings import Settings, checked, fields_of
 
 
 @dataclass(frozen=True)
-class Places:
+class RunPaths:
     """Where a run reads and writes; no part of its settings."""
 
     out: Path | None = None
@@ -41,7 +39,7 @@ class Places:
     bad_images: Literal["fail", "skip"] = "fail"
     """Data of your own: what a picture that cannot be decoded does."""
     listen: tuple[str, ...] = ()
-    """Who hears of the finished run, as NAME=PLACE (tensorboard=FOLDER); can be given again."""
+    """Listener that gets the record, as NAME=PLACE (tensorboard=FOLDER); can be given again."""
 
 
 def run(words: list[str]) -> None:
@@ -62,29 +60,75 @@ def run(words: list[str]) -> None:
     if {"-h", "--help"} & set(words):
         _explain(method, [word for word in words if word not in ("-h", "--help")])
         return
-    plan, places, own = plan_with_data(method, words)
-    out = places.out or Path("runs") / _name(plan)
-    listeners = opened(places.listen)  # what they lack is said before anything is learned
-    from ocil.run.loop import start_run
-    from ocil.run.process import keep_freed_memory
-
-    keep_freed_memory()
-    _say_done(start_run(plan, out, data_dir=places.data_dir, own=own), out, listeners)
+    plan, paths, own = plan_with_data(method, words)
+    listeners = opened(paths.listen)  # what they lack is said before anything is learned
+    record, out = _start(plan, paths.out, paths.data_dir, own)
+    _say_done(record, out, listeners)
 
 
 def _explain(method: str, words: list[str]) -> None:
     known = registry.info(method)
-    given, _ = flags_of(method, words)
-    values, _ = registry.resolve(method, *given)
+    values, _ = registry.resolve(method, *flags_of(method, words)[0])
     shared = {name: field for name, field in known.fields.items() if name in fields_of(Settings)}
     own = {name: field for name, field in known.fields.items() if name not in shared}
     groups = {f"Settings of {method}": (own, values)} if own else {}
-    groups |= {"Settings of every method": (shared, values), "Places": (documented(Places), {})}
+    groups |= {"Settings of every method": (shared, values), "Paths": (documented(RunPaths), {})}
     say(explain(f"{known.title}. {known.paper}".strip(), f"ocil run {method} [flags]", groups))
+
+
+def _start(
+    plan: Plan, out: Path | None, data_dir: Path | None, own: OwnData | None
+) -> tuple[dict[str, Any], Path]:
+    """The record of a run, and its folder."""
+    from ocil.run.loop import start_run
+    from ocil.run.process import keep_freed_memory
+
+    s = plan.settings
+    name = f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
+    folder = out or Path("runs") / name
+    keep_freed_memory()
+    return start_run(plan, folder, data_dir=data_dir, own=own), folder
+
+
+def plan_with_data(method: str, words: list[str]) -> tuple[Plan, RunPaths, OwnData | None]:
+    """Data of your own are read once the flags are known to be right; they decide the protocol."""
+    plan, paths = plan_from_words(method, words)
+    if not looks_own(plan.settings.data):
+        if paths.resize is not None or paths.bad_images != "fail":
+            raise OcilError("--resize and --bad-images are for data of your own (--data PATH).")
+        return plan, paths, None
+    own = OwnData(Path(plan.settings.data), paths.resize, paths.bad_images)
+    plan, paths = plan_from_words(method, words, default_net(own.dataset.train_images.shape[1:]))
+    settings = dataclasses.replace(plan.settings, data=own.dataset.name)
+    return dataclasses.replace(plan, settings=settings), paths, own
+
+
+def plan_from_words(
+    method: str, words: list[str], fitting: Mapping[str, Any] | None = None
+) -> tuple[Plan, RunPaths]:
+    """A plan; `fitting` stands for the protocol where the data are not named ones."""
+    given, paths = flags_of(method, words)
+    values, preset = registry.resolve(method, *given, fitting=fitting)
+    return Plan(method, registry.make_settings(method, values), preset), paths
+
+
+def flags_of(method: str, words: list[str]) -> tuple[list[dict[str, Any]], RunPaths]:
+    """What is given: settings of the TOML file and of the flags, and the paths."""
+    fields, own = registry.info(method).fields, fields_of(RunPaths)
+    flags = read_flags(words, {**fields, **own}, f"ocil run {method}")
+    paths = RunPaths(**{key: flags.pop(key) for key in own if key in flags})
+    file = read_toml(paths.config) if paths.config else {}
+    if file.pop("method", method) != method:
+        raise OcilError(
+            f"{paths.config} is for another method than {method}; take out its `method`."
+        )
+    return [checked(fields, file, str(paths.config)), flags], paths
 
 
 @dataclass(frozen=True)
 class LikeOptions:
+    """Repeat the run of a record."""
+
     like: Path
     """Record (or folder of a finished run) whose settings are taken."""
     out: Path | None = None
@@ -99,25 +143,15 @@ class LikeOptions:
 
 def repeat(words: list[str]) -> None:
     """Run what a record says and tell whether it came out the same."""
-    options = parse(LikeOptions, words, "ocil run --like", "Repeat the run of a record.")
+    options = parse(LikeOptions, words, "ocil run --like")
     record = read_record(options.like)
     settings = registry.make_settings(record["method"], record["settings"], str(options.like))
     own = OwnData(options.data, options.resize, "fail") if options.data else None
     if own is None and settings.data not in SOURCES:
         raise OcilError(f"{options.like} is of data of your own; say where they are with --data.")
     plan = Plan(record["method"], settings, record.get("preset") or "default")
-    out = options.out or Path("runs") / _name(plan)
-    from ocil.run.loop import start_run
-    from ocil.run.process import keep_freed_memory
-
-    keep_freed_memory()
-    found = start_run(plan, out, data_dir=options.data_dir, own=own)
+    found, out = _start(plan, options.out, options.data_dir, own)
     say(*show(found), f"Record: {out / 'record.json'}.", _compared(record, found))
-
-
-def _name(plan: Plan) -> str:
-    s = plan.settings
-    return f"{plan.method}-{s.data}-m{s.memory or 0}-s{s.seed}-{plan.job[:8]}"
 
 
 def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -127,61 +161,28 @@ def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     if before["evaluations"] == after["evaluations"]:
         return "It came out the same by every evaluation; the state has other bits or names."
     was, now = (r["final_average_accuracy"] for r in (before, after))
-    places = [r.get("processor") or "unknown" for r in (before, after)]
-    where = f" Processor then: {places[0]}; now: {places[1]}." if places[0] != places[1] else ""
+    then, here = (r.get("processor") or "unknown" for r in (before, after))
+    where = f" Processor then: {then}; now: {here}." if then != here else ""
     return f"It came out otherwise: accuracy {now:.2f} %, {was:.2f} % in the record.{where}"
-
-
-def plan_with_data(method: str, words: list[str]) -> tuple[Plan, Places, OwnData | None]:
-    """Data of your own are read once the flags are known to be right; they decide the protocol."""
-    plan, places = plan_from_words(method, words)
-    if not looks_own(plan.settings.data):
-        if places.resize is not None or places.bad_images != "fail":
-            raise OcilError("--resize and --bad-images are for data of your own (--data PATH).")
-        return plan, places, None
-    own = OwnData(Path(plan.settings.data), places.resize, places.bad_images)
-    plan, places = plan_from_words(method, words, default_net(own.dataset.train_images.shape[1:]))
-    settings = dataclasses.replace(plan.settings, data=own.dataset.name)
-    return Plan(plan.method, settings, plan.preset), places, own
-
-
-def plan_from_words(
-    method: str, words: list[str], fitting: Mapping[str, Any] | None = None
-) -> tuple[Plan, Places]:
-    """A plan; `fitting` stands for the protocol where the data are not named ones."""
-    given, places = flags_of(method, words)
-    values, preset = registry.resolve(method, *given, fitting=fitting)
-    return Plan(method, registry.make_settings(method, values), preset), places
-
-
-def flags_of(method: str, words: list[str]) -> tuple[list[dict[str, Any]], Places]:
-    """What is given: settings of the TOML file and of the flags, and the places."""
-    fields, own = registry.info(method).fields, fields_of(Places)
-    flags = read_flags(words, {**fields, **own}, f"ocil run {method}")
-    places = Places(**{key: flags.pop(key) for key in own if key in flags})
-    file = read_toml(places.config) if places.config else {}
-    if file.pop("method", method) != method:
-        raise OcilError(
-            f"{places.config} is for another method than {method}; take out its `method`."
-        )
-    return [checked(fields, file, str(places.config)), flags], places
 
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    folder: tyro.conf.Positional[Path]
+    """Continue a run that was stopped."""
+
+    folder: Positional[Path]
     """Folder of the run."""
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
     data: Path | None = None
     """Where data of your own are now, if they have moved since the run was started."""
-    listen: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Who hears of the finished run, as for `ocil run`."""
+    listen: tuple[str, ...] = ()
+    """Listener that gets the record, as for `ocil run`."""
 
 
 def resume(words: list[str]) -> None:
     """Continue a run from its newest sound checkpoint."""
-    options = parse(ResumeOptions, words, "ocil resume", "Continue a run that was stopped.")
+    options = parse(ResumeOptions, words, "ocil resume")
     own = RunFolder(options.folder).own_data() if options.data else None
     if options.data and own is None:
         raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
@@ -191,10 +192,10 @@ def resume(words: list[str]) -> None:
     from ocil.run.process import keep_freed_memory
 
     keep_freed_memory()
-    done = resume_run(options.folder, data_dir=options.data_dir, own=moved)
-    _say_done(done, options.folder, listeners)
+    record = resume_run(options.folder, data_dir=options.data_dir, own=moved)
+    _say_done(record, options.folder, listeners)
 
 
 def _say_done(record: dict[str, Any], out: Path, listeners: Mapping[str, Listener]) -> None:
-    tell(listeners, record)
+    emit(listeners, record)
     say(*show(record), f"Record: {out / 'record.json'}. Look at it again with `ocil show {out}`.")

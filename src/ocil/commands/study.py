@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from ocil import text
 from ocil.commands.forecast import forecast
-from ocil.commands.parsing import parse, say
+from ocil.commands.parsing import Positional, parse, say
 from ocil.commands.results import overviews
 from ocil.errors import OcilError
 from ocil.files import make_folder, write_atomic
@@ -27,14 +26,16 @@ from ocil.run.reading import RECORD_NAME, find_records
 from ocil.settings import to_mapping
 from ocil.study.estimate import project
 from ocil.study.grid import Study, job_of_record, read_study
-from ocil.study.local import Job, carry_out
+from ocil.study.local import Job, run_jobs
 
 Found = list[tuple[Path, dict[str, Any]]]  # records with their paths
 
 
 @dataclass(frozen=True)
 class StudyOptions:
-    file: tyro.conf.Positional[Path]
+    """A grid of runs; finished ones are skipped."""
+
+    file: Positional[Path]
     """TOML file with the grid, or the name of a shipped study."""
     workers: int = 1
     """Runs at a time, one process each."""
@@ -48,7 +49,7 @@ class StudyOptions:
 
 def study(words: list[str]) -> None:
     """Count and estimate first, then run what is not finished."""
-    options = parse(StudyOptions, words, "ocil study", "A grid of runs; finished ones are skipped.")
+    options = parse(StudyOptions, words, "ocil study")
     if options.workers < 1:
         raise OcilError(f"--workers is {options.workers} but must be at least 1.")
     plan = read_study(options.file)
@@ -59,26 +60,22 @@ def study(words: list[str]) -> None:
     times = project([job.plan for job in waiting], [record for _, record in found])
     for job, seconds in zip(waiting, times, strict=True):
         job.expected = seconds
-    say(summary(plan.name, jobs, min(options.workers, os.cpu_count() or 1)))
+    workers = min(options.workers, os.cpu_count() or 1)
+    say(summary(plan.name, jobs, workers))
     if options.dry_run:
         say(to_rich(forecast(jobs)))
         return
-    for source, job in [(s, j) for j in jobs if (s := _elsewhere(j, known))]:
-        _copy(source, job)
-    _run(jobs, options)
+    for job in jobs:
+        _copy_from_elsewhere(job, known.get(job.plan.job, []))
+    _run(jobs, workers, options.data_dir)
     if any(job.state != "finished" for job in jobs):
         say(overview(jobs))
-    say(*overviews(_own_records(jobs, options.out / plan.name)))
+    # Records in the study's folder that it no longer asks for are left out.
+    own, asked = find_records(options.out / plan.name), {job.plan.job for job in jobs}
+    say(*overviews([record for _, record in own if job_of_record(record) in asked]))
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
-
-
-def _own_records(jobs: list[Job], folder: Path) -> list[dict[str, Any]]:
-    """What the jobs came to; records in the study's folder that it no longer asks for are left."""
-    asked = {job.plan.job for job in jobs}
-    found = find_records(folder) if folder.is_dir() else []
-    return [record for _, record in found if job_of_record(record) in asked]
 
 
 def by_job(found: Found) -> dict[str | None, Found]:
@@ -98,61 +95,53 @@ def prepare(plan: Study, out: Path, known: dict[str | None, Found]) -> list[Job]
     jobs = []
     for each in plan.plans:
         job = Job(each, out / plan.name / each.job[:16])
-        kept = {_has_latents(path) for path, _ in known.get(each.job, [])}
-        done = True in kept if each.settings.latents else bool(kept)
-        if kept and not done and (job.folder / RECORD_NAME).exists():
+        kept = known.get(each.job, [])
+        if _usable(job, kept):
+            job.state = "finished"
+        elif kept and (job.folder / RECORD_NAME).exists():
             job.folder = job.folder.with_name(f"{each.job[:16]}-latents")
-        job.state = "finished" if done else "waiting"
         jobs.append(job)
     return jobs
 
 
-def _has_latents(record: Path) -> bool:
-    return record.with_name(latentfile.NAME).exists()
+def _usable(job: Job, kept: Found) -> Found:
+    """The records that answer a job: those with latents beside them if it wants latents."""
+    wants = job.plan.settings.latents
+    return [(p, r) for p, r in kept if not wants or p.with_name(latentfile.NAME).exists()]
 
 
-def _elsewhere(job: Job, known: dict[str | None, Found]) -> tuple[Path, dict[str, Any]] | None:
-    """The record of a finished job that only another study's folder holds.
+def _copy_from_elsewhere(job: Job, kept: Found) -> None:
+    """Take over the record of a finished job that only another study's folder holds.
 
-    Adding a setting changes ids: a record in a folder of this study counts under any name.
+    A record in a folder of this study counts under any name.
     """
-    if job.state != "finished":
-        return None
-    same = known[job.plan.job]
-    if job.plan.settings.latents:
-        same = [(path, r) for path, r in same if _has_latents(path)]
-    here = any(job.folder.parent in path.parents for path, _ in same)
-    return None if here else same[0]
-
-
-def _copy(source: tuple[Path, dict[str, Any]], job: Job) -> None:
-    path, record = source
+    found = _usable(job, kept) if job.state == "finished" else []
+    if not found or any(job.folder.parent in path.parents for path, _ in found):
+        return
+    path, record = found[0]
     make_folder(job.folder)
     if job.plan.settings.latents:
         write_atomic(job.folder / latentfile.NAME, path.with_name(latentfile.NAME).read_bytes())
     records.write(job.folder / RECORD_NAME, record)
 
 
-def _run(jobs: list[Job], options: StudyOptions) -> None:
+def _run(jobs: list[Job], workers: int, data_dir: Path | None) -> None:
     console = Console(stderr=True)
-    workers = min(options.workers, os.cpu_count() or 1)
     if not console.is_terminal:
-        carry_out(jobs, workers, options.data_dir, lambda _: None)
+        run_jobs(jobs, workers, data_dir, lambda _: None)
         return
     with Live(overview(jobs), console=console, refresh_per_second=2) as live:
-        carry_out(jobs, workers, options.data_dir, lambda now: live.update(overview(now)))
+        run_jobs(jobs, workers, data_dir, lambda now: live.update(overview(now)))
 
 
 def summary(name: str, jobs: list[Job], workers: int) -> str:
     """One sentence: how many jobs, how many finished, how long the rest takes."""
     waiting = [job for job in jobs if job.state == "waiting"]
-    hours = sum(job.expected or 0 for job in waiting) / 3600
-    unknown = sum(job.expected is None for job in waiting)
     said = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
     if waiting:
-        said += (
-            f", {len(waiting)} to run in about {hours / workers:.2f} hours with {workers} worker(s)"
-        )
+        hours = sum(job.expected or 0 for job in waiting) / 3600 / workers
+        said += f", {len(waiting)} to run in about {hours:.2f} hours with {workers} worker(s)"
+    unknown = sum(job.expected is None for job in waiting)
     return said + (f" ({unknown} of unknown length)." if unknown else ".")
 
 

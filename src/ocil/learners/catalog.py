@@ -103,23 +103,15 @@ def _plain(field: Field) -> dict[str, Any]:
     return {k: v for k, v in entry.items() if k == "default" or v != getattr(usual, k)}
 
 
-def _written(found: dict[str, Any]) -> str:
-    """JSON with a line for each setting and each preset."""
+def _written(value: Any, space: str = "") -> str:
+    """JSON with a line for each setting and each preset: an object of plain values is one line."""
+    if not isinstance(value, dict) or not any(isinstance(v, dict) for v in value.values()):
+        return json.dumps(value)
+    each = (f"{space} {json.dumps(k)}: {_written(v, space + ' ')}" for k, v in value.items())
+    return "{\n" + ",\n".join(each) + f"\n{space}}}"
 
-    def lines(entries: dict[str, Any], space: str) -> str:
-        each = (f"{space} {json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
-        return "{\n" + ",\n".join(each) + f"\n{space}}}" if entries else "{}"
-
-    methods = []
-    for name, entry in found["methods"].items():
-        facts = [f"   {json.dumps(k)}: {json.dumps(v)}" for k, v in entry.items() if k not in PARTS]
-        facts += [f"   {json.dumps(k)}: {lines(entry[k], '   ')}" for k in PARTS]
-        methods.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(facts) + "\n  }")
-    text = f'{{\n "shared": {lines(found["shared"], " ")},\n "methods": {{\n'
-    return text + ",\n".join(methods) + "\n }\n}\n"
-
-
-PARTS = ("fields", "presets")
 
 if __name__ == "__main__":
-    Path(__file__).with_name("catalog.json").write_text(_written(content()), encoding="utf-8")
+    Path(__file__).with_name("catalog.json").write_text(
+        _written(content()) + "\n", encoding="utf-8"
+    )

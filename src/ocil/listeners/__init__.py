@@ -1,4 +1,4 @@
-"""Who hears of finished runs: `ocil run METHOD ... --listen NAME=PLACE`.
+"""Listeners get the records of finished runs: `ocil run METHOD ... --listen NAME=PLACE`.
 
 A listener is a function of a record. It is made before the run starts, so that what is missing is
 said at once, and called when the record is on the disk. It gets a copy and can neither alter nor
@@ -31,29 +31,27 @@ def known() -> dict[str, EntryPoint]:
 
 
 def opened(wishes: Sequence[str]) -> dict[str, Listener]:
-    """The listeners that NAME=PLACE ask for, ready to hear."""
-    return {wish: _opened(wish) for wish in wishes}
+    """The listeners that NAME=PLACE ask for, ready for records."""
+    found, entries = {}, known() if wishes else {}
+    for wish in wishes:
+        name, _, place = wish.partition("=")
+        if not place:
+            raise OcilError(f"--listen is '{wish}' but must be NAME=PLACE, as in tensorboard=logs.")
+        if name not in entries:
+            names, hint = ", ".join(sorted(entries)), suggest(name, entries)
+            raise OcilError(f"Unknown listener '{name}'.{hint} Known: {names}.")
+        try:
+            found[wish] = entries[name].load()(place)
+        except OcilError:
+            raise
+        except Exception as error:
+            raise OcilError(
+                f"Listener '{name}' cannot be used ({_short(error)}); mend it or leave it out."
+            ) from error
+    return found
 
 
-def _opened(wish: str) -> Listener:
-    name, _, place = wish.partition("=")
-    if not place:
-        raise OcilError(f"--listen is '{wish}' but must be NAME=PLACE, as in tensorboard=logs.")
-    entries = known()
-    if name not in entries:
-        hint = suggest(name, entries)
-        raise OcilError(f"Unknown listener '{name}'.{hint} Known: {', '.join(sorted(entries))}.")
-    try:
-        return entries[name].load()(place)
-    except OcilError:
-        raise
-    except Exception as error:
-        raise OcilError(
-            f"Listener '{name}' cannot be used ({_short(error)}); mend it or leave it out."
-        ) from error
-
-
-def tell(listeners: Mapping[str, Listener], record: Mapping[str, Any]) -> None:
+def emit(listeners: Mapping[str, Listener], record: Mapping[str, Any]) -> None:
     """Call each listener with a copy of a finished record; none of them can do harm to the run."""
     for wish, listener in listeners.items():
         try:

@@ -38,7 +38,7 @@ Record = dict[str, Any]
 
 
 class TensorBoard:
-    """Writes each record that it hears to a folder of its own below `place`."""
+    """Writes each record that it gets to a folder of its own below `place`."""
 
     def __init__(self, place: str) -> None:
         try:
@@ -89,12 +89,8 @@ def scalars(record: Record) -> Iterator[tuple[str, int, float]]:
 def texts(record: Record) -> dict[str, str]:
     """Tag -> Markdown of what a run was and came to."""
     rows: list[list[Cell]] = [[k, text.setting(v)] for k, v in sorted(record["settings"].items())]
-    settings = Table(("setting", "value"), rows, ("setting", "value"))
-    tables = {
-        "settings": settings,
-        "run": facts_table(record),
-        "read-outs": metrics_table(record),
-    }
+    tables = {"settings": Table(("setting", "value"), rows, ("setting", "value"))}
+    tables |= {"run": facts_table(record), "read-outs": metrics_table(record)}
     return {tag: to_markdown(table) for tag, table in tables.items()}
 
 
@@ -106,20 +102,19 @@ def encoded(record: Record, now: float) -> bytes:
     from tensorboard.plugins.text.metadata import create_summary_metadata
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    def event(step: int, **value: Any) -> Any:
-        return Event(wall_time=now, step=step, summary=Summary(value=[Summary.Value(**value)]))
+    def event(step: int, **value: Any) -> bytes:
+        summary = Summary(value=[Summary.Value(**value)])
+        return Event(wall_time=now, step=step, summary=summary).SerializeToString()
 
-    events = [Event(wall_time=now, file_version="brain.Event:2")]
+    out = io.BytesIO()
+    writer = RecordWriter(out)
+    writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
     for tag, step, value in scalars(record):
         if math.isfinite(value):
-            events.append(event(step, tag=text.plain(tag), simple_value=value))
+            writer.write(event(step, tag=text.plain(tag), simple_value=value))
     for tag, shown in texts(record).items():
         tensor = TensorProto(dtype="DT_STRING", string_val=[shown.encode()])
         about = create_summary_metadata(display_name=tag, description="")
-        events.append(event(0, tag=tag, tensor=tensor, metadata=about))
-    out = io.BytesIO()
-    writer = RecordWriter(out)
-    for each in events:
-        writer.write(each.SerializeToString())
+        writer.write(event(0, tag=tag, tensor=tensor, metadata=about))
     writer.flush()
     return out.getvalue()

@@ -21,24 +21,14 @@ from safetensors.torch import save as save_tensors
 
 from ocil.errors import OcilError
 from ocil.files import canonical, make_folder, read_plain, write_atomic
+from ocil.run.folder import UNREADABLE
 from ocil.session import State
 
 log = logging.getLogger("ocil")
 KEPT = 2
 MAX_THREADS = 4096
-LARGEST = 1 << 36  # bytes
+MAX_BYTES = 1 << 36
 SCHEMA = 2  # 1: the id of the job was counted otherwise
-# All that a file with any content can provoke while it is read.
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    SafetensorError,
-)
 
 
 class Checkpoint(NamedTuple):
@@ -50,8 +40,7 @@ class Checkpoint(NamedTuple):
 def save(folder: Path, state: State, progress: dict[str, Any]) -> Path:
     """Write a checkpoint, then remove all but it and the one before."""
     make_folder(folder)
-    tensors = {k: v.detach().cpu().contiguous() for k, v in state.tensors.items()}
-    blob = save_tensors(tensors)
+    blob = save_tensors({k: v.detach().cpu().contiguous() for k, v in state.tensors.items()})
     path = folder / f"step-{state.scalars['step']:08d}.json"
     note = {
         "schema": SCHEMA,
@@ -63,17 +52,13 @@ def save(folder: Path, state: State, progress: dict[str, Any]) -> Path:
     note["check"] = hashlib.sha256(canonical(note)).hexdigest()
     write_atomic(path.with_suffix(".safetensors"), blob)
     write_atomic(path, json.dumps(note).encode())
-    _tidy(folder, path)
-    return path
-
-
-def _tidy(folder: Path, newest: Path) -> None:
-    """Remove older checkpoints, later ones (passed over as damaged), and what a kill left."""
-    whole = sorted(p.stem for p in folder.glob("step-*.json") if p.stem <= newest.stem)
+    # Older ones go, later ones (passed over as damaged), and what a kill left.
+    whole = sorted(p.stem for p in folder.glob("step-*.json") if p.stem <= path.stem)
     for file in folder.glob("*step-*"):
         if file.stem not in whole[-KEPT:]:
             with contextlib.suppress(OSError):
                 file.unlink()
+    return path
 
 
 def latest(folder: Path) -> Checkpoint | None:
@@ -98,22 +83,17 @@ def read(path: Path) -> Checkpoint:
             raise OcilError(f"Checkpoint {path} was altered.")
         if note["schema"] > SCHEMA:
             raise OcilError(f"Checkpoint {path} was made by a newer ocil; upgrade ocil.")
-        blob = read_plain(path.with_suffix(".safetensors"), LARGEST)
+        blob = read_plain(path.with_suffix(".safetensors"), MAX_BYTES)
         if hashlib.sha256(blob).hexdigest() != note["sha256"]:
-            raise OcilError(
-                f"Checkpoint {path.with_suffix('.safetensors')} is truncated or altered."
-            )
+            path = path.with_suffix(".safetensors")
+            raise OcilError(f"Checkpoint {path} is truncated or altered.")
         step, scalars, progress = note["step"], note["scalars"], note["progress"]
         sound = 0 < progress["threads"] <= MAX_THREADS and 0 <= progress["seconds"] < math.inf
-        if (
-            not type(step) is type(progress["threads"]) is int
-            or scalars["step"] != step
-            or not sound
-            or "of" not in progress
-        ):
+        whole = type(step) is type(progress["threads"]) is int and scalars["step"] == step
+        if not sound or not whole or "of" not in progress:
             raise ValueError("its values do not fit together")
         if note["schema"] == 1:
             progress["of"] = {"data": progress["of"]["data"]}
         return Checkpoint(step, State(load_tensors(blob), scalars), progress)
-    except _UNREADABLE as error:
+    except (*UNREADABLE, SafetensorError) as error:
         raise OcilError(f"Checkpoint {path} cannot be read ({error}).") from error

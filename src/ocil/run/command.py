@@ -21,18 +21,17 @@ def command(
 ) -> str:
     """A command that gives these settings: it names what presets do not make of them today.
 
-    It is made anew whenever a record is read. `places` tells of data of your own (`places_of`).
+    It is made anew whenever a record is read. `places` are those of your own data (`places_of`).
     """
     preset, _ = registry.resolve(method, {k: settings[k] for k in ("data", "preset", "memory")})
+    preset["preset"] = "default"
     defaults = {key: field.default for key, field in registry.info(method).fields.items()}
-    words = ["ocil", "run", method]
     # items of your own decide on net and augmentation where nobody does
     always = (*ALWAYS_SHOWN, *default_net((1,))) if places else ALWAYS_SHOWN
-    for key, value in {**settings, **{k: v for k, v in places.items() if k == "data"}}.items():
+    words = ["ocil", "run", method]
+    for key, value in ({**settings} | {k: v for k, v in places.items() if k == "data"}).items():
         # a method without memory is not asked to do without one
         shown = value != preset[key] or (key in always and not value == defaults[key] is None)
-        if key == "preset":
-            shown = value != "default"
         if shown and key not in with_role("machine"):
             words += flag(key, value)
     more = [flag(key, value) for key, value in places.items() if key != "data"]
@@ -49,9 +48,8 @@ def places_of(own: OwnData | None) -> dict[str, str]:
 
 
 def places_in(command: str) -> dict[str, str]:
-    """What `places_of` told the command of a record; nothing for a named data set."""
-    words = shlex.split(command)
-    given = dict(itertools.pairwise(words))
+    """The places in the command of a record; none for a named data set."""
+    given = dict(itertools.pairwise(shlex.split(command)))
     if not given.get("--data", "").startswith("./"):
         return {}
     keys = {"data": "--data", "resize": "--resize", "bad_images": "--bad-images"}

@@ -14,11 +14,7 @@ CHUNK = 500
 
 
 def evaluate(
-    session: Session,
-    images: np.ndarray,
-    labels: np.ndarray,
-    classes: int,
-    readouts: Sequence[str],
+    session: Session, images: np.ndarray, labels: np.ndarray, classes: int, readouts: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Correct and total per label for each read-out, on the images of classes seen so far.
 

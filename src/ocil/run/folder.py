@@ -13,24 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ocil import files
 from ocil.data.own import OwnData
 from ocil.errors import Busy, OcilError
-from ocil.files import (
-    NOT_REGULAR,
-    cannot_write,
-    locked,
-    make_folder,
-    read_plain,
-    remove_leftovers,
-    write_atomic,
-)
 from ocil.learners import registry
 from ocil.run import latentfile
 from ocil.run.reading import read_record
 from ocil.settings import Settings, job_id, to_mapping
 
 SCHEMA = 1
-NOTE_BYTES = 1 << 20
+MAX_NOTE = 1 << 20  # bytes
+# All that JSON with any content can provoke while it is read.
+UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,16 +61,16 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process from working on the same run."""
-        make_folder(self.path)
+        files.make_folder(self.path)
         refused = Busy(f"Another process is working on {self.path}; wait for it.")
-        with locked(self.path / ".lock", refused):
+        with files.locked(self.path / ".lock", refused):
             for file in (self.settings, self.data, self.latents, self.record):
-                remove_leftovers(file)
+                files.remove_leftovers(file)
             yield
 
     def check_free(self) -> None:
         """Refuse a folder that already holds a run."""
-        # Checkpoints of another run would be taken up, so they count as a run even on their own.
+        # Checkpoints of another run would be loaded, so they count as a run even on their own.
         if any(p.exists() for p in (self.settings, self.record, self.events, self.checkpoints)):
             raise OcilError(
                 f"{self.path} already holds a run. Continue it with `{self.resume}`, "
@@ -90,20 +86,15 @@ class RunFolder:
     def create(self, plan: Plan) -> None:
         """Claim the folder for a plan."""
         self.check_free()
-        make_folder(self.path)
-        content = {
-            "schema": SCHEMA,
-            "method": plan.method,
-            "preset": plan.preset,
-            "study": plan.study,
-            "settings": to_mapping(plan.settings),
-        }
-        write_atomic(self.settings, json.dumps(content, indent=1).encode())
+        files.make_folder(self.path)
+        content = {"schema": SCHEMA, "method": plan.method, "preset": plan.preset}
+        content |= {"study": plan.study, "settings": to_mapping(plan.settings)}
+        files.write_atomic(self.settings, json.dumps(content, indent=1).encode())
 
     def plan(self) -> Plan:
         """Read back what the run is."""
         try:
-            content = json.loads(read_plain(self.settings, NOTE_BYTES))
+            content = json.loads(files.read_plain(self.settings, MAX_NOTE))
             if content["schema"] > SCHEMA:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
             values = registry.upgraded(content["method"], content["settings"])
@@ -116,70 +107,61 @@ class RunFolder:
             raise OcilError(
                 f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
             ) from None
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        except UNREADABLE as e:
             problem = f"{type(e).__name__}: {e}"
             raise OcilError(f"{self.settings} cannot be read ({problem}); copy it again.") from e
 
     def remember(self, own: OwnData) -> None:
         """Where data of your own were, for `ocil resume`."""
         place = {"path": str(own.path.resolve()), "resize": own.resize, "bad": own.bad_images}
-        write_atomic(self.data, json.dumps(place).encode())
+        files.write_atomic(self.data, json.dumps(place).encode())
 
     def own_data(self) -> OwnData | None:
         """What `remember` wrote; None for a run on a named data set."""
         if not self.data.exists():
             return None
         try:
-            place = json.loads(read_plain(self.data, NOTE_BYTES))
+            place = json.loads(files.read_plain(self.data, MAX_NOTE))
             path, resize, bad = (place[key] for key in ("path", "resize", "bad"))
             if not isinstance(path, str) or type(resize) not in (int, type(None)):
                 raise TypeError("its values have other types")
             if bad not in ("fail", "skip"):
                 raise ValueError(f"bad is {bad!r}")
             return OwnData(Path(path), resize, bad)
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise OcilError(
                 f"{self.data} cannot be read ({error}); say where the data are with --data."
             ) from error
 
     def append(self, event: dict[str, Any]) -> None:
         """Add one line; it is in the hands of the system before this returns."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             handle = os.open(self.events, flags, 0o644)
             try:
-                if stat.S_ISFIFO(os.fstat(handle).st_mode):  # nobody reads what a pipe takes
-                    raise OSError(errno.EINVAL, NOT_REGULAR)
+                about = os.fstat(handle)
+                if stat.S_ISFIFO(about.st_mode):  # nobody reads what a pipe takes
+                    raise OSError(errno.EINVAL, files.NOT_REGULAR)
+                line = json.dumps(event).encode() + b"\n"
                 # A kill can leave half a line behind: start on a fresh one.
-                torn = False
-                if os.fstat(handle).st_size:
-                    os.lseek(handle, -1, os.SEEK_END)
-                    torn = os.read(handle, 1) != b"\n"
-                line = (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n"
+                if about.st_size and os.lseek(handle, -1, os.SEEK_END) >= 0:
+                    line = line if os.read(handle, 1) == b"\n" else b"\n" + line
                 if os.write(handle, line) < len(line):  # the last bytes of a disk: no error yet
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(handle)
         except OSError as error:
-            raise cannot_write(self.events, error) from error
+            raise files.cannot_write(self.events, error) from error
 
     def read_events(self) -> list[dict[str, Any]]:
         """All whole lines; torn ones are left out."""
         if not self.events.exists():
             return []
         try:
-            lines = read_plain(self.events).splitlines()
+            lines = files.read_plain(self.events).splitlines()
         except OSError as error:
             raise OcilError(f"Cannot read {self.events}: {error.strerror}.") from error
-        events = []
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(event, dict):
-                events.append(event)
-        return events
+        return [event for line in lines if (event := parse_event(line)) is not None]
 
     def sync_events(self) -> None:
         """Make the events durable; called before a checkpoint that counts on them."""
@@ -187,6 +169,15 @@ class RunFolder:
             with open(self.events, "rb+") as file:
                 os.fsync(file.fileno())
         except FileNotFoundError:
-            pass  # nothing has been told yet
+            pass  # there are none yet
         except OSError as error:
-            raise cannot_write(self.events, error) from error
+            raise files.cannot_write(self.events, error) from error
+
+
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """An event from its line; None for one that is torn."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None

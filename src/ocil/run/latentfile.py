@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 
 from ocil.errors import OcilError
 from ocil.files import open_plain
-from ocil.run.reading import MAX_CLASSES, MAX_TEXT
+from ocil.run.reading import AGAIN, MAX_CLASSES, Wrong, is_json, need
 
 NAME = "latents.safetensors"
 VERSION = 1
 KEY = "ocil.latents"
-LARGEST = 64 << 20  # bytes
-LARGEST_HEADER = 16 << 20
-AGAIN = "remove it and run its command again"
+MAX_BYTES = 64 << 20  # bytes
+MAX_HEADER = 16 << 20
 
 
 class Latents(NamedTuple):
@@ -68,8 +67,8 @@ def read(path: Path) -> Latents:
         return _checked(*_parse(path))
     except OSError as error:
         raise OcilError(f"{path} cannot be read ({error.strerror}); check it.") from None
-    except _Wrong as problem:
-        raise OcilError(f"{path} {problem}.") from None
+    except Wrong as problem:
+        raise OcilError(f"{path} {problem}") from None
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -80,9 +79,9 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     with open_plain(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         header = int.from_bytes(stream.read(8), "little")
-        _need(8 <= size <= LARGEST, f"has {size} bytes, a file of latents has 8 to {LARGEST}")
-        sound = header <= min(size - 8, LARGEST_HEADER)
-        _need(sound, f"is no file of latents or cut off: its header would have {header} bytes")
+        need(8 <= size <= MAX_BYTES, f"has {size} bytes, a file of latents has 8 to {MAX_BYTES}")
+        sound = header <= min(size - 8, MAX_HEADER)
+        need(sound, f"is no file of latents or cut off: its header would have {header} bytes")
         try:
             told = json.loads(stream.read(header))["__metadata__"][KEY]
             note = json.loads(told)
@@ -90,68 +89,40 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             return note, load(stream.read())
         except (ValueError, LookupError, TypeError, RecursionError, SafetensorError) as error:
             problem = " ".join(str(error).split())[:120].rstrip(".")
-            raise _Wrong(f"is no whole file of latents ({problem}); {AGAIN}") from None
+            raise Wrong(f"is no whole file of latents ({problem}); {AGAIN}.") from None
 
 
 def _checked(note: Any, arrays: dict[str, NDArray[Any]]) -> Latents:
-    _need(isinstance(note, dict) and type(note.get("version")) is int, "has no version")
-    _need(note["version"] <= VERSION, "was made by a newer ocil", "upgrade ocil")
+    need(isinstance(note, dict) and type(note.get("version")) is int, "has no version")
+    need(note["version"] <= VERSION, "was made by a newer ocil", "upgrade ocil")
     for key in ("method", "data", "job", "readout"):
-        _need(_is_text(note.get(key)), f"has no text for '{key}'")
+        need(is_json(note.get(key), str), f"has no text for '{key}'")
     names: Any = note.get("class_names")
-    _need(isinstance(names, list) and 0 < len(names) <= MAX_CLASSES, "has no class names")
-    _need(all(_is_text(name) for name in names), "has class names that are not text")
-    features = _numbers(arrays, "features", 2)
-    count, width = features.shape
-    _need(count > 0 and width > 0, "holds no features")
-    centroids = _numbers(arrays, "centroids", 2)
-    rows = len(centroids)
-    _need(centroids.shape[1] == width, "has centroids of another width than its features")
-    weights = _numbers(arrays, "weights", 1)
-    _need(len(weights) == rows and bool((weights >= 0).all()), "has no weight for each centroid")
-    variances = _numbers(arrays, "variances", 2) if "variances" in arrays else None
-    if variances is not None:
-        sound = variances.shape == centroids.shape and bool((variances >= 0).all())
-        _need(sound, "has no variances for each centroid")
-    return Latents(
-        note,
-        features,
-        _positions(arrays, "labels", count, len(names)),
-        centroids,
-        _positions(arrays, "centroid_labels", rows, len(names)),
-        weights,
-        variances,
+    need(isinstance(names, list) and 0 < len(names) <= MAX_CLASSES, "has no class names")
+    need(all(is_json(name, str) for name in names), "has class names that are not text")
+    for name in Latents._fields[1:-1]:
+        need(name in arrays, f"lacks '{name}'")
+    dims = {"features": 2, "centroids": 2, "weights": 1, "variances": 2}
+    for name in dims.keys() & arrays.keys():
+        kind = arrays[name].dtype in (np.float16, np.float32) and arrays[name].ndim == dims[name]
+        need(kind, f"has '{name}' of a wrong type or shape")
+        need(np.isfinite(arrays[name]).all(), f"has NaN or infinite numbers in '{name}'")
+        arrays[name] = arrays[name].astype(np.float32)
+    features, labels, centroids, centroid_labels, weights = (
+        arrays[name] for name in Latents._fields[1:-1]
     )
-
-
-def _numbers(arrays: dict[str, NDArray[Any]], name: str, dims: int) -> NDArray[np.float32]:
-    _need(name in arrays, f"lacks '{name}'")
-    array = arrays[name]
-    right = array.dtype in (np.float16, np.float32) and array.ndim == dims
-    _need(right, f"has '{name}' of a wrong type or shape")
-    _need(bool(np.isfinite(array).all()), f"has NaN or infinite numbers in '{name}'")
-    return array.astype(np.float32)
-
-
-def _positions(
-    arrays: dict[str, NDArray[Any]], name: str, count: int, classes: int
-) -> NDArray[np.int32]:
-    _need(name in arrays, f"lacks '{name}'")
-    array = arrays[name]
-    _need(array.dtype == np.int32 and array.shape == (count,), f"has '{name}' of a wrong shape")
-    inside = not count or (int(array.min()) >= 0 and int(array.max()) < classes)
-    _need(inside, f"has '{name}' that are none of its classes")
-    return array
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= MAX_TEXT
-
-
-class _Wrong(Exception):
-    """What is wrong with a file, without its name."""
-
-
-def _need(condition: bool, complaint: str, remedy: str = AGAIN) -> None:
-    if not condition:
-        raise _Wrong(f"{complaint}; {remedy}")
+    need(features.size > 0, "holds no features")
+    fits = centroids.shape[1] == features.shape[1]
+    need(fits, "has centroids of another width than its features")
+    for name, rows in (("labels", features), ("centroid_labels", centroids)):
+        own = arrays[name]
+        need(own.dtype == np.int32 and own.shape == (len(rows),), f"has '{name}' of a wrong shape")
+        inside = ((own >= 0) & (own < len(names))).all()
+        need(inside, f"has '{name}' that are none of its classes")
+    sound = len(weights) == len(centroids) and (weights >= 0).all()
+    need(sound, "has no weight for each centroid")
+    variances = arrays.get("variances")
+    if variances is not None:
+        sound = variances.shape == centroids.shape and (variances >= 0).all()
+        need(sound, "has no variances for each centroid")
+    return Latents(note, features, labels, centroids, centroid_labels, weights, variances)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,27 +17,28 @@ BUDGET = 16 << 20  # bytes of features, and as many of centroids: wide ones are 
 
 
 def collect(
-    session: Session,
-    images: np.ndarray,
-    labels: np.ndarray,
-    class_names: Sequence[str],
-    note: dict[str, Any],
+    session: Session, images: np.ndarray, labels: np.ndarray, note: dict[str, Any]
 ) -> Latents:
     """Features of a fixed, class-balanced choice of test images (n, ...) with labels (n,).
 
     The choice depends on the labels alone, so runs that share a test set show the same images.
     Nothing of the session changes.
     """
+
+    def features_of(rows: np.ndarray) -> torch.Tensor:
+        return session.learner.latent_points(torch.from_numpy(np.ascontiguousarray(images[rows])))
+
     seen = np.asarray(session.labels.classes, dtype=np.int64)
     known = np.flatnonzero(np.isin(labels, seen))
-    width = session.learner.latent_points(_tensor(images[known[:1]])).shape[1]
-    chosen = known[probe_indices(labels[known], min(POINTS, max(1, BUDGET // (4 * width))))]
-    features = session.learner.latent_points(_tensor(images[chosen]))
-    found = session.learner.centroids() or _none(features)
+    most = BUDGET // (4 * features_of(known[:1]).shape[1])
+    chosen = known[probe_indices(labels[known], min(POINTS, max(1, most)))]
+    features = features_of(chosen)
+    none = Centroids(features[:0], torch.zeros(0, dtype=torch.int64), features[:0, 0])
+    found = session.learner.centroids() or none
     classes = seen[found.classes.cpu().numpy()]
-    rows = np.flatnonzero(np.isin(classes, labels[chosen]))[: BUDGET // (4 * width)]
+    rows = np.flatnonzero(np.isin(classes, labels[chosen]))[:most]
     return Latents(
-        {**note, "readout": session.learner.readout, "class_names": list(class_names)},
+        note,
         _floats(features),
         labels[chosen].astype(np.int32),
         _floats(found.points)[rows],
@@ -46,14 +46,6 @@ def collect(
         _floats(found.weights)[rows],
         None if found.variances is None else _floats(found.variances)[rows],
     )
-
-
-def _none(features: torch.Tensor) -> Centroids:
-    return Centroids(features[:0], torch.zeros(0, dtype=torch.int64), features[:0, 0])
-
-
-def _tensor(images: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(images))
 
 
 def _floats(values: torch.Tensor) -> np.ndarray:

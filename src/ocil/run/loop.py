@@ -23,7 +23,7 @@ from ocil.run.evaluate import evaluate
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_sound, is_due, set_threads, stop_requests
 from ocil.session import Session
-from ocil.stream import Piece, Stream, probe_indices
+from ocil.stream import BatchIndex, Stream, probe_indices
 
 log = logging.getLogger("ocil")
 Listener = Callable[[dict[str, Any]], None]
@@ -37,7 +37,7 @@ def start_run(
     own: OwnData | None = None,
     listeners: Sequence[Listener] = (),
 ) -> dict[str, Any]:
-    """Carry out a plan in a new folder and return its record; `own` are data of your own."""
+    """Run a plan in a new folder and return its record; `own` are data of your own."""
     folder = RunFolder(out)
     folder.check_free()
     # What cannot be read or built is said before a folder is made for it.
@@ -46,19 +46,7 @@ def start_run(
         if own is not None:
             folder.remember(own)
         folder.create(plan)
-        return run.carry_out()
-
-
-def _dataset(plan: Plan, data_dir: Path | None, own: OwnData | None) -> data.Dataset:
-    if own is None:
-        return data.load(plan.settings.data, data_dir)
-    # the folder may have another name by now; its content may not
-    if own.dataset.name.rsplit("-", 1)[-1] != plan.settings.data.rsplit("-", 1)[-1]:
-        raise OcilError(
-            f"{own.path} holds {own.dataset.name}, but the run is of {plan.settings.data}; give "
-            "the data it was started with."
-        )
-    return own.dataset
+        return run.run()
 
 
 def resume_run(
@@ -77,118 +65,116 @@ def resume_run(
         folder.check_unfinished()  # another process may have finished it in the meantime
         if own is not None:
             folder.remember(own)  # they have moved
-        return _Run(folder, plan, dataset, listeners).carry_out()
+        return _Run(folder, plan, dataset, listeners).run()
+
+
+def _dataset(plan: Plan, data_dir: Path | None, own: OwnData | None) -> data.Dataset:
+    if own is None:
+        return data.load(plan.settings.data, data_dir)
+    # the folder may have another name by now; its content may not
+    if own.dataset.name.rsplit("-", 1)[-1] != plan.settings.data.rsplit("-", 1)[-1]:
+        raise OcilError(
+            f"{own.path} holds {own.dataset.name}, but the run is of {plan.settings.data}; give "
+            "the data it was started with."
+        )
+    return own.dataset
 
 
 class _Run:
-    """The parts of one run; `carry_out` is the loop."""
+    """The parts of one run; `run` is the loop."""
 
     def __init__(
         self, folder: RunFolder, plan: Plan, dataset: data.Dataset, listeners: Sequence[Listener]
     ) -> None:
         self.folder, self.plan, self.settings = folder, plan, plan.settings
-        self.listeners = listeners
+        self.dataset, self.listeners = dataset, listeners
         self.images, self.labels = dataset.train_images, dataset.train_labels
-        self.dataset = dataset
         self.stream = Stream(self.labels, self.settings)
+        self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
         if self.settings.validate:
             held = self.stream.held_out
             self.test_images, self.test_labels = self.images[held], self.labels[held]
-        else:
-            self.test_images, self.test_labels = dataset.test_images, dataset.test_labels
         self.probe = probe_indices(self.test_labels, self.settings.probe)
         self.threads = set_threads(self.settings.threads)
         self.session = Session(plan.method, self.settings, self.images.shape[1:])
+        self.learner = self.session.learner
         self.seconds = 0.0
         self.evaluations: list[dict[str, Any]] = []
-        self.inside: list[dict[str, Any]] = []  # what the learner tells of itself, task by task
+        self.inside: list[dict[str, Any]] = []  # the learner's diagnostics, task by task
 
-    def carry_out(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         self._restore()
-        learner, stream, settings = self.session.learner, self.stream, self.settings
+        learner, session, stream, settings = self.learner, self.session, self.stream, self.settings
         title = f"{self.plan.method} on {settings.data}, seed {settings.seed}"
         starts = {0, *stream.task_ends()}
         with (
             stop_requests() as asked,
-            Display(title, stream.steps, len(stream.tasks), self.session.step) as display,
+            Display(title, stream.n_batches, len(stream.tasks), session.step) as display,
         ):
-            for piece in stream.pieces(start=self.session.step):
-                if learner.needs_tasks and piece.step in starts:
-                    learner.begin_task(piece.task)
-                report = self._learn(piece)
-                if piece.ends_task and learner.needs_tasks:
-                    self._end_task(piece.task)
-                step = self.session.step
-                display.step(step, piece.task, report, step * settings.batch / self.seconds)
-                if piece.ends_task or is_due(step, settings.eval_every):
-                    check_sound(self.session, report)
-                    display.evaluated(self._evaluate(piece))
-                if piece.ends_task:
-                    self._look_inside(piece.task)
-                if asked or (is_due(step, settings.checkpoint_every) and step < stream.steps):
-                    check_sound(self.session, report)
+            for batch in stream.batches(start=session.step):
+                if learner.needs_tasks and batch.step in starts:
+                    learner.begin_task(batch.task)
+                report = self._learn(batch)
+                step = session.step
+                display.step(step, batch.task, report, step * settings.batch / self.seconds)
+                if batch.ends_task or is_due(step, settings.eval_every):
+                    check_sound(session, report)
+                    display.evaluated(self._evaluate(batch))
+                if batch.ends_task:
+                    self._diagnose(batch.task)
+                if asked or (is_due(step, settings.checkpoint_every) and step < stream.n_batches):
+                    check_sound(session, report)
                     self._save()
                     if asked:
                         raise Stopped(asked[0], f"Stopped; go on with `{self.folder.resume}`.")
         return self._finish()
 
-    def _learn(self, piece: Piece) -> dict[str, torch.Tensor]:
+    def _learn(self, batch: BatchIndex) -> dict[str, torch.Tensor]:
+        """One batch, and the method's own phase at a task's end: atomic, redone after a kill."""
         began = time.perf_counter()
-        x, labels = self.images[piece.indices], self.labels[piece.indices].tolist()
-        task = None if self.settings.order == "joint" else piece.task
+        x, labels = self.images[batch.indices], self.labels[batch.indices].tolist()
+        task = None if self.settings.order == "joint" else batch.task
         try:
-            report = self.session.learn(x, labels, task=task, epoch=piece.epoch)
+            report = self.session.learn(x, labels, task=task, epoch=batch.epoch)
         except Exception:
             check_sound(self.session, {})  # weights that are no numbers break a step anywhere
             raise
+        if self.learner.needs_tasks and batch.ends_task:
+            own = self.stream.phase_indices(batch.task)
+            ids = torch.tensor(self.session.labels.encode(self.labels[own].tolist()))
+            self.learner.end_task(batch.task, _tensor(self.images[own]), ids)
         self.seconds += time.perf_counter() - began
         return report
 
-    def _end_task(self, task: int) -> None:
-        """Phases at a task's end are atomic: no checkpoint inside, redone after a kill."""
-        began = time.perf_counter()
-        own = self.stream.phase_indices(task)
-        labels = torch.tensor(self.session.labels.encode(self.labels[own].tolist()))
-        x = torch.from_numpy(np.ascontiguousarray(self.images[own]))
-        self.session.learner.end_task(task, x, labels)
-        self.seconds += time.perf_counter() - began
-
-    def _evaluate(self, piece: Piece) -> dict[str, Any]:
+    def _evaluate(self, batch: BatchIndex) -> dict[str, Any]:
         """All read-outs on all images at a task's end, the one that counts on the probe before."""
-        learner, step = self.session.learner, self.session.step
-        count = len(self.dataset.class_names)
-        rows = []
+        step, rows = self.session.step, []
         if is_due(step, self.settings.eval_every):
-            x, y = self.test_images[self.probe], self.test_labels[self.probe]
-            rows += [
-                r | {"images": "probe"}
-                for r in evaluate(self.session, x, y, count, [learner.readout])
-            ]
-        if piece.ends_task:
-            x, y = self.test_images, self.test_labels
-            rows += [
-                r | {"images": "all"}
-                for r in evaluate(self.session, x, y, count, list(learner.readouts()))
-            ]
+            rows += self._count("probe", self.probe, [self.learner.readout])
+        if batch.ends_task:
+            rows += self._count("all", slice(None), list(self.learner.readouts()))
         for row in rows:
-            row |= {"step": step, "task": piece.task}
-            self.evaluations.append(row)
-            self._tell({"event": "evaluation", **row})
-        return next(r for r in reversed(rows) if r["readout"] == learner.readout)
+            row |= {"step": step, "task": batch.task}
+            self._emit({"event": "evaluation", **row})
+        self.evaluations += rows
+        return next(r for r in reversed(rows) if r["readout"] == self.learner.readout)
 
-    def _look_inside(self, task: int) -> None:
+    def _count(self, images: str, chosen: Any, readouts: Sequence[str]) -> list[dict[str, Any]]:
+        x, y = self.test_images[chosen], self.test_labels[chosen]
+        found = evaluate(self.session, x, y, len(self.dataset.class_names), readouts)
+        return [row | {"images": images} for row in found]
+
+    def _diagnose(self, task: int) -> None:
         """Ask the learner for numbers about itself, on the probe images of classes seen."""
-        learner, encode = self.session.learner, self.session.labels
-        labels = self.test_labels[self.probe].tolist()
-        seen = [i for i, label in enumerate(labels) if label in set(encode.classes)]
-        y = torch.tensor(encode.encode([labels[i] for i in seen]))
-        x = torch.from_numpy(np.ascontiguousarray(self.test_images[self.probe[seen]]))
-        if found := learner.diagnose(x, y):
+        labels, known = self.test_labels[self.probe], self.session.labels
+        seen = np.isin(labels, known.classes)
+        y = torch.tensor(known.encode(labels[seen].tolist()))
+        if found := self.learner.diagnose(_tensor(self.test_images[self.probe[seen]]), y):
             row = {"step": self.session.step, "task": task, **found}
             self.inside.append(row)
-            self._tell({"event": "inside", **row})
+            self._emit({"event": "inside", **row})
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _emit(self, event: dict[str, Any]) -> None:
         """Write an event; a listener that breaks is reported and never stops a run."""
         self.folder.append(event)
         for listener in self.listeners:
@@ -200,9 +186,9 @@ class _Run:
     def _save(self) -> None:
         self.folder.sync_events()
         progress = {"seconds": self.seconds, "threads": self.threads, "of": self._identity()}
-        progress["told"] = past.told(self.evaluations + self.inside)
+        progress["told"] = past.events_sha256(self.evaluations + self.inside)
         checkpoint.save(self.folder.checkpoints, self.session.state(), progress)
-        self._tell({"event": "checkpoint", "step": self.session.step})
+        self._emit({"event": "checkpoint", "step": self.session.step})
 
     def _restore(self) -> None:
         """Take up the newest sound checkpoint and the evaluations made before it."""
@@ -216,31 +202,18 @@ class _Run:
             # The number of threads decides the bits: use what the run began with.
             self.threads = set_threads(found.progress["threads"])
             self.session.load(found.state)
-            past.check_fits(found.state, self.dataset, self.folder)
             self.seconds = found.progress["seconds"]
-            names = {"readouts": list(self.session.learner.readouts()), "tasks": self.stream.tasks}
-            frame = {"class_names": self.dataset.class_names, **names}
-            due = self._due(found.step)
-            self.evaluations = past.evaluations(self.folder, frame, due, found.step)
-            self.inside = past.inside(self.folder, found.step)
-            rows = [*self.evaluations, *self.inside]
-            past.check_told(found.progress, rows, self.folder, found.step)
+            fitting = (self.dataset, self.stream, list(self.learner.readouts()))
+            self.evaluations, self.inside = past.events(self.folder, found, *fitting)
         start = {"event": "resume" if found else "start", "step": self.session.step}
-        self._tell(start | {"pid": os.getpid(), "steps": self.stream.steps})
+        self._emit(start | {"pid": os.getpid(), "steps": self.stream.n_batches})
 
     def _identity(self) -> dict[str, str]:
-        """What a checkpoint belongs to: taken up elsewhere it would spoil a result unnoticed."""
+        """What a checkpoint belongs to: loaded elsewhere it would spoil a result unnoticed."""
         return {"job": self.plan.job, "data": self.dataset.fingerprint}
 
-    def _due(self, step: int) -> set[tuple[int, str]]:
-        """Evaluations (step, images) that a run has made by a step."""
-        every = self.settings.eval_every
-        due = {(s, "probe") for s in range(every, step + 1, every)} if every else set()
-        return due | {(s, "all") for s in self.stream.task_ends() if s <= step}
-
     def _finish(self) -> dict[str, Any]:
-        learner, stream = self.session.learner, self.stream
-        state = self.session.state()
+        learner, stream = self.learner, self.stream
         content = record.describe(self.plan, self.folder.own_data()) | {
             "data_fingerprint": self.dataset.fingerprint,
             "stream_sha256": stream.sha256(),
@@ -249,31 +222,34 @@ class _Run:
             "readout": learner.readout,
             "readouts": list(learner.readouts()),
             **record.results(self.evaluations, stream.tasks, learner.readout),
-            "steps": stream.steps,
+            "steps": stream.n_batches,
             "gradient_steps_per_batch": learner.gradient_steps,
             "threads": self.threads,
             "seconds": round(self.seconds, 3),
             "images_per_second": round(stream.images / self.seconds, 1),
-            "backbone_images_per_step": learner.backbone_images / stream.steps,
+            "backbone_images_per_step": learner.backbone_images / stream.n_batches,
             "bytes_held": learner.nbytes,
             "peak_memory_mb": record.peak_memory_mb(),
-            "state_sha256": state.sha256(),
+            "state_sha256": self.session.state().sha256(),
         }
-        if self.inside:
-            content["inside"] = self.inside
+        content |= {"inside": self.inside} if self.inside else {}
         self._save()
         if self.settings.latents:  # before the record: a finished run has both
-            self._write_latents()
+            self._keep_latents()
         record.write(self.folder.record, content)
-        self._tell({"event": "end", "step": self.session.step})
+        self._emit({"event": "end", "step": self.session.step})
         return content
 
-    def _write_latents(self) -> None:
+    def _keep_latents(self) -> None:
         of = {"method": self.plan.method, "data": self.settings.data, "job": self.plan.job}
-        names = self.dataset.class_names
+        of |= {"readout": self.learner.readout, "class_names": list(self.dataset.class_names)}
         try:
-            found = latents.collect(self.session, self.test_images, self.test_labels, names, of)
+            found = latents.collect(self.session, self.test_images, self.test_labels, of)
         except Exception:  # a learner that shows nothing: the result matters more than pictures
             log.warning("The latents could not be collected; the record is whole.", exc_info=True)
             return
         write_atomic(self.folder.latents, latentfile.dump(found))
+
+
+def _tensor(images: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(images))

@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +19,7 @@ from ocil.errors import OcilError
 if TYPE_CHECKING:
     from ocil.session import Session
 
-LARGEST_WEIGHT = 1e6  # size of a layer: squares and products of more lose themselves in float32
+MAX_WEIGHT = 1e6  # size of a layer: squares and products of more lose themselves in float32
 
 
 def set_threads(wanted: int | str) -> int:
@@ -60,7 +60,7 @@ def fault(session: Session, report: dict[str, torch.Tensor]) -> str:
     if not weights:
         return ""
     largest = float(torch.stack([w.norm() for w in weights]).max())
-    return "" if largest <= LARGEST_WEIGHT else f"the size of the weights became {largest:g}"
+    return "" if largest <= MAX_WEIGHT else f"the size of the weights became {largest:g}"
 
 
 def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
@@ -73,13 +73,11 @@ def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
 
 
 @contextmanager
-def stop_requests() -> Iterator[list[int]]:
-    """Collects SIGTERM and Ctrl-C while it is active, so that a step is always finished first."""
+def stop_requests(numbers: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> Iterator[list[int]]:
+    """Collect signals while this is active, so that a step is always finished first."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
+        numbers = ()  # not ours to catch
     before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
     try:
         yield asked
@@ -88,16 +86,6 @@ def stop_requests() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def interrupts_between_steps() -> Iterator[list[int]]:
-    """Ctrl-C is noted and obeyed when a step is over, so that no step is half done."""
-    asked: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield asked  # it is ignored anyway, or not ours to catch
-        return
-    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+def interrupts_between_steps() -> AbstractContextManager[list[int]]:
+    """Collect Ctrl-C, to be obeyed when a step is over; where it is ignored, it stays so."""
+    return stop_requests([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])

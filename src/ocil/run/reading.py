@@ -21,45 +21,34 @@ MAX_BYTES = 64 * 2**20
 MAX_TASKS = 1_000  # an accuracy matrix has the square of it
 MAX_CLASSES = 100_000
 MAX_TEXT = 10_000  # characters
+AGAIN = "remove it and run its command again"
 
 Record = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-_REQUIRED: dict[str, type] = {
-    "method": str,
-    "data": str,
-    "split": str,
-    "seed": int,
-    "settings": dict,
-    "command": str,
-    "readout": str,
-    "readouts": list,
-    "class_names": list,
-    "tasks": list,
-    "evaluations": list,
+_REQUIRED: dict[type, str] = {
+    str: "method data split command readout",
+    int: "seed",
+    dict: "settings",
+    list: "readouts class_names tasks evaluations",
 }
-_OPTIONAL: dict[str, type] = {  # may be absent or null
-    "preset": str,
-    "study": str,
-    "data_fingerprint": str,
-    "memory": int,
-    "epochs": int,
-    "job": str,
-    "versions": dict,
-    "processor": str,
-    "commit": str,
-    "dirty": bool,
-    "stream_sha256": str,
-    "steps": int,
-    "gradient_steps_per_batch": int,
-    "seconds": float,
-    "images_per_second": float,
-    "backbone_images_per_step": float,
-    "bytes_held": int,
-    "peak_memory_mb": float,
-    "state_sha256": str,
+_OPTIONAL: dict[type, str] = {  # may be absent or null
+    str: "preset study data_fingerprint job processor commit stream_sha256 state_sha256",
+    int: "memory epochs steps gradient_steps_per_batch bytes_held",
+    float: "seconds images_per_second backbone_images_per_step peak_memory_mb",
+    bool: "dirty",
+    dict: "versions",
 }
+
+
+class Wrong(Exception):
+    """What is wrong with a file, without its name."""
+
+
+def need(condition: Any, complaint: str, remedy: str = AGAIN) -> None:
+    if not condition:
+        raise Wrong(f"{complaint}; {remedy}.")
 
 
 def read_record(path: Path | str) -> Record:
@@ -69,7 +58,7 @@ def read_record(path: Path | str) -> Record:
     record = _parse(file)
     try:
         check_record(record)
-    except _Wrong as problem:
+    except Wrong as problem:
         raise OcilError(f"{file} {problem}") from None
     return upgraded(record)
 
@@ -82,7 +71,7 @@ def upgraded(record: Record) -> Record:
     method, settings = record["method"], registry.upgraded(record["method"], record["settings"])
     record = record | {"settings": settings}
     said, preserve = record.get("gradient_steps_per_batch"), settings.get("preserve")
-    apart = settings.get("fused") is False and _is(preserve, float) and preserve != 0
+    apart = settings.get("fused") is False and is_json(preserve, float) and preserve != 0
     if apart and method == "otc" and said is not None and said == settings.get("steps"):
         record["gradient_steps_per_batch"] = said + 1
     try:
@@ -108,67 +97,60 @@ def find_records(root: Path | str) -> list[tuple[Path, Record]]:
 
 def check_record(record: Any) -> None:
     """Raise unless every key that reports use is there and has the type and range they need."""
-    _need(isinstance(record, dict), "does not hold a JSON object")
+    need(isinstance(record, dict), "does not hold a JSON object")
     schema = record.get("schema")
-    _need(_is(schema, int) and schema >= 1, "has no schema number, so it is not a record of ocil")
-    if schema > SCHEMA:
-        raise _Wrong(
-            f"has record schema {schema}, this ocil reads up to {SCHEMA}; "
-            "upgrade ocil with `pip install --upgrade ocil`."
-        )
-    for key, kind in _REQUIRED.items():
-        _need(key in record, f"lacks the key '{key}'")
-        _need(_is(record[key], kind), f"has a wrong value for the key '{key}'")
-    for key, kind in _OPTIONAL.items():
-        value = record.get(key)
-        _need(value is None or _is(value, kind), f"has a wrong value for the key '{key}'")
-    _need(record["split"] in ("test", "validation"), "has a split that is not test or validation")
-    _check_names(record)
-    _check_tasks(record)
-    for number, evaluation in enumerate(record["evaluations"]):
-        _need(evaluation_is_sound(evaluation, record), f"has a wrong evaluation number {number}")
-
-
-def _check_names(record: Record) -> None:
-    names, readouts = record["class_names"], record["readouts"]
-    _need(all(_is(name, str) for name in names), "has class names that are not text")
-    _need(1 <= len(names) <= MAX_CLASSES, f"has {len(names)} classes, not 1 to {MAX_CLASSES}")
-    _need(all(_is(name, str) for name in readouts), "has read-outs that are not text")
-    _need(record["readout"] in readouts, "reports a read-out that is not in its list")
+    need(
+        is_json(schema, int) and schema >= 1, "has no schema number, so it is not a record of ocil"
+    )
+    newer = f"has record schema {schema}, this ocil reads up to {SCHEMA}"
+    need(schema <= SCHEMA, newer, "upgrade ocil with `pip install --upgrade ocil`")
+    for kind, keys in _REQUIRED.items():
+        for key in keys.split():
+            need(key in record, f"lacks the key '{key}'")
+            need(is_json(record[key], kind), f"has a wrong value for the key '{key}'")
+    for kind, keys in _OPTIONAL.items():
+        for key in keys.split():
+            sound = record.get(key) is None or is_json(record[key], kind)
+            need(sound, f"has a wrong value for the key '{key}'")
+    need(record["split"] in ("test", "validation"), "has a split that is not test or validation")
+    names, tasks, readouts = (record[key] for key in ("class_names", "tasks", "readouts"))
+    need(all(is_json(name, str) for name in names), "has class names that are not text")
+    need(1 <= len(names) <= MAX_CLASSES, f"has {len(names)} classes, not 1 to {MAX_CLASSES}")
+    need(all(is_json(name, str) for name in readouts), "has read-outs that are not text")
+    need(record["readout"] in readouts, "reports a read-out that is not in its list")
     versions = record.get("versions") or {}
-    _need(all(_is(value, str) for value in versions.values()), "has versions that are not text")
-
-
-def _check_tasks(record: Record) -> None:
-    tasks, classes = record["tasks"], len(record["class_names"])
-    _need(1 <= len(tasks) <= MAX_TASKS, f"has {len(tasks)} tasks, not 1 to {MAX_TASKS}")
+    need(all(is_json(v, str) for v in versions.values()), "has versions that are not text")
+    need(1 <= len(tasks) <= MAX_TASKS, f"has {len(tasks)} tasks, not 1 to {MAX_TASKS}")
     for labels in tasks:
-        sound = isinstance(labels, list) and all(_is(x, int) and 0 <= x < classes for x in labels)
-        _need(sound, "has a task with a label that is not one of its classes")
+        sound = isinstance(labels, list)
+        sound = sound and all(is_json(x, int) and 0 <= x < len(names) for x in labels)
+        need(sound, "has a task with a label that is not one of its classes")
+    for number, evaluation in enumerate(record["evaluations"]):
+        need(evaluation_is_sound(evaluation, record), f"has a wrong evaluation number {number}")
 
 
 def evaluation_is_sound(evaluation: Any, record: Record) -> bool:
     """Whether an evaluation has what reports use, for the tasks, read-outs and class names."""
     if not isinstance(evaluation, dict):
         return False
-    step: Any = evaluation.get("step")
-    task: Any = evaluation.get("task")
-    correct, total = evaluation.get("correct"), evaluation.get("total")
+    keys = ("step", "task", "correct", "total")
+    step, task, correct, total = (evaluation.get(key) for key in keys)
     return (
-        _is(step, int)
-        and step >= 0
-        and _is(task, int)
-        and 0 <= task < len(record["tasks"])
+        _is_count(step, 2**63)
+        and _is_count(task, len(record["tasks"]))
         and evaluation.get("readout") in record["readouts"]
         and evaluation.get("images") in ("all", "probe")
         and isinstance(correct, list)
         and isinstance(total, list)
         and len(correct) == len(total) == len(record["class_names"])
         and all(
-            _is(c, int) and _is(n, int) and 0 <= c <= n < 2**53
-            for c, n in zip(correct, total, strict=True)
+            _is_count(n, 2**53) and _is_count(c, n + 1) for c, n in zip(correct, total, strict=True)
         )
     )
+
+
+def _is_count(value: Any, below: int) -> bool:
+    return type(value) is int and 0 <= value < below
 
 
 def _parse(file: Path) -> Any:
@@ -191,19 +173,10 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _is(value: Any, kind: type) -> bool:
+def is_json(value: Any, kind: type) -> bool:
     """isinstance for JSON: true is no number, every number is a float, none is infinite."""
     if type(value) is int and not -(2**63) <= value < 2**63:
         return False
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)
     return type(value) is kind and (not isinstance(value, str) or len(value) <= MAX_TEXT)
-
-
-class _Wrong(Exception):
-    """What is wrong with a record, without the file's name."""
-
-
-def _need(condition: bool, complaint: str) -> None:
-    if not condition:
-        raise _Wrong(f"{complaint}; remove it and run its command again.")

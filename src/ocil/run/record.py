@@ -89,10 +89,30 @@ def versions() -> dict[str, str]:
 
 def processor() -> str:
     """The model name of the processor: another kind may round otherwise."""
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        return next(x for x in lines if x.startswith("model name")).split(":", 1)[1].strip()[:200]
-    return platform.processor() or platform.machine()
+    found = _kernel_says("/proc/cpuinfo", "model name")
+    return (found or platform.processor() or platform.machine())[:200]
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident memory of this process so far, in megabytes."""
+    # Linux hands the peak that getrusage gives on to child processes: a run started by a study
+    # would report the study's own. The kernel's count for this program does not.
+    if found := _kernel_says("/proc/self/status", "VmHWM"):
+        return round(int(found.split()[0]) / 2**10, 1)
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def _kernel_says(file: str, key: str) -> str:
+    """The first value of a key in a file of Linux; nothing elsewhere."""
+    with contextlib.suppress(OSError):
+        lines = Path(file).read_text(errors="replace").splitlines()
+        return next((x.split(":", 1)[1].strip() for x in lines if x.startswith(key)), "")
+    return ""
 
 
 def source_state() -> dict[str, Any]:
@@ -112,18 +132,3 @@ def source_state() -> dict[str, Any]:
         return {"commit": None, "dirty": None}
     changes = git("status", "--porcelain", "--", "src", "constraints.txt")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
-
-
-def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far, in megabytes."""
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        # Linux hands the peak that getrusage tells on to child processes: a run started by a
-        # study would report the study's own. The kernel's count for this program does not.
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return round(int(next(x for x in lines if x.startswith("VmHWM:")).split()[1]) / 2**10, 1)
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

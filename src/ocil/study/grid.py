@@ -29,7 +29,7 @@ from ocil.learners import registry
 from ocil.run.folder import Plan
 from ocil.settings import checked, job_id
 
-MOST_JOBS = 100_000
+MAX_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
@@ -47,34 +47,31 @@ def shipped() -> dict[str, Path]:
 
 def read_study(name_or_path: Path) -> Study:
     """Jobs of a study file, or of a shipped study by its name, in order, each once."""
-    path = name_or_path
+    path, known = name_or_path, shipped()
     if path.suffix != ".toml":
-        known = shipped()
         if str(path) not in known:
             hint = suggest(str(path), known) or f" Shipped: {', '.join(known)}."
             raise OcilError(f"There is no study '{path}'.{hint} Or give a .toml file.")
         path = known[str(path)]
-    content = read_toml(path)
-    known = ("name", "base", "grid")
-    for key in content:
-        if key not in known:
-            raise OcilError(f"Unknown key '{key}' in {path}.{suggest(key, known)}")
-    name = content.get("name", path.stem)
+    content, keys = read_toml(path), ("name", "base", "grid")
+    for key in sorted(content.keys() - set(keys)):
+        raise OcilError(f"Unknown key '{key}' in {path}.{suggest(key, keys)}")
+    name, base = content.get("name", path.stem), content.get("base", {})
+    grids = content.get("grid", [])
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise OcilError(f"The name of {path} must be lower-case letters, digits and dashes.")
-    grids = content.get("grid", [])
     if not isinstance(grids, list) or not grids:
         raise OcilError(f"{path} has no [[grid]]; add one with a method and lists of settings.")
-    plans: dict[str, Plan] = {}
-    base = content.get("base", {})
     if not all(isinstance(table, dict) for table in (base, *grids)):
         raise OcilError(f"[base] and every [[grid]] of {path} must be tables of settings.")
-    size = sum(_size(base | grid) for grid in grids)
-    if size > MOST_JOBS:
+    lists = [[v for v in (base | grid).values() if isinstance(v, list)] for grid in grids]
+    size = sum(math.prod(map(len, own)) for own in lists)
+    if size > MAX_JOBS:
         raise OcilError(
-            f"{path} describes {float(min(size, 10**300)):.3g} jobs, at most {MOST_JOBS} are read; "
+            f"{path} describes {float(min(size, 10**300)):.3g} jobs, at most {MAX_JOBS} are read; "
             "shorten its lists."
         )
+    plans: dict[str, Plan] = {}
     for grid in grids:
         for values in _combinations(base | grid):
             plan = _plan(values, name, path)
@@ -82,10 +79,6 @@ def read_study(name_or_path: Path) -> Study:
     if not plans:
         raise OcilError(f"{path} describes no job: a list in its [[grid]] is empty; fill it.")
     return Study(name, list(plans.values()))
-
-
-def _size(grid: dict[str, Any]) -> int:
-    return math.prod(len(value) for value in grid.values() if isinstance(value, list))
 
 
 def _combinations(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,16 +1,14 @@
-"""Carry out jobs on this machine: one process a job, as many at a time as asked for.
+"""Run jobs on this machine: one process a job, as many at a time as asked for.
 
 Each job is `ocil resume FOLDER`: a folder that holds settings only is started, one with a
 checkpoint is continued. A worker that is killed is started again and goes on from there. A job
-that another process is at is left to it: two studies with the same OUT share their jobs.
+that another process works on is left to it: two studies with the same OUT share their jobs.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,13 +20,14 @@ from typing import IO
 
 from ocil.errors import Busy, OcilError, Stopped
 from ocil.files import open_plain
-from ocil.run.folder import Plan, RunFolder
+from ocil.run.folder import Plan, RunFolder, parse_event
+from ocil.run.process import stop_requests
 from ocil.run.reading import read_record
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 POLL = 0.2  # seconds
-MOST_ERRORS = 2000  # bytes of what a worker complains of that are looked at: its last line counts
-AT_IT = "(another process is at it)"
+MAX_ERRORS = 2000  # bytes of a worker's complaints that are looked at: the last line counts
+BUSY = "(another process is working on it)"
 
 
 @dataclass
@@ -52,46 +51,36 @@ class Job:
                 lines = [first, *file.read().splitlines()]
         except OSError:
             return 0, 0
-        for line in lines:
-            try:
-                event = json.loads(line)
-                step, steps = event.get("step", step), event.get("steps", steps)
-            except (ValueError, AttributeError, RecursionError):
-                continue
+        for event in filter(None, map(parse_event, lines)):
+            step, steps = event.get("step", step), event.get("steps", steps)
         return step, steps
 
 
-def carry_out(
+def run_jobs(
     jobs: list[Job], workers: int, data_dir: Path | None, watch: Callable[[list[Job]], None]
 ) -> None:
     """Run all waiting jobs; `watch` is called a few times a second with all of them."""
-    asked: list[int] = []
-    handlers = {
-        n: signal.signal(n, lambda number, _: asked.append(number))
-        for n in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        while any(job.state in ("waiting", "running") for job in jobs):
-            running = [job for job in jobs if job.state == "running"]
-            for job in running:
-                _look_after(job)
-            free = workers - sum(job.state == "running" for job in jobs)
-            for job in [job for job in jobs if job.state == "waiting"]:
-                if free > 0 and _claim(job):
-                    _start(job, data_dir)
-                    free -= 1
-            watch(jobs)
-            if asked:
-                raise Stopped(asked[0], "Stopped; the same command continues the study.")
-            time.sleep(POLL)
-    finally:
-        _end(jobs)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with stop_requests() as asked:
+        try:
+            while any(job.state in ("waiting", "running") for job in jobs):
+                for job in jobs:
+                    if job.state == "running":
+                        _check_worker(job)
+                free = workers - sum(job.state == "running" for job in jobs)
+                for job in [job for job in jobs if job.state == "waiting"]:
+                    if free > 0 and _claim(job):
+                        _start(job, data_dir)
+                        free -= 1
+                watch(jobs)
+                if asked:
+                    raise Stopped(asked[0], "Stopped; the same command continues the study.")
+                time.sleep(POLL)
+        finally:
+            _stop_workers(jobs)
 
 
 def _claim(job: Job) -> bool:
-    """Make the folder of a waiting job; False where another process is at it or has finished it."""
+    """Make the folder of a waiting job; False where another process has it or has finished it."""
     folder = RunFolder(job.folder)
     job.message = ""
     try:
@@ -99,18 +88,14 @@ def _claim(job: Job) -> bool:
             if not folder.settings.exists():
                 folder.create(job.plan)
     except Busy:
-        job.message = AT_IT
+        job.message = BUSY
         return False
-    if folder.record.exists() and _is_sound(folder.record):
-        _finish(job)
-    return job.state == "waiting"
-
-
-def _is_sound(record: Path) -> bool:
     try:
-        return bool(read_record(record))
+        if folder.record.exists() and read_record(folder.record):
+            _finish(job)
     except OcilError:
-        return False  # the worker will say what is wrong with it
+        pass  # the worker will say what is wrong with it
+    return job.state == "waiting"
 
 
 def _start(job: Job, data_dir: Path | None) -> None:
@@ -130,22 +115,19 @@ def _start(job: Job, data_dir: Path | None) -> None:
     )
 
 
-def _look_after(job: Job) -> None:
+def _check_worker(job: Job) -> None:
     """Notice that a worker has ended, and how."""
-    assert job.process is not None
-    assert job.errors is not None
-    code = job.process.poll()
-    if code is None:
+    if not job.process or not job.errors or (code := job.process.poll()) is None:
         return
     size = job.errors.seek(0, os.SEEK_END)
-    job.errors.seek(max(0, size - MOST_ERRORS))
+    job.errors.seek(max(0, size - MAX_ERRORS))
     lines = job.errors.read().decode(errors="replace").strip().splitlines()
     job.errors.close()
     if code == 0:
         _finish(job)
     elif code == Busy.exit_code:  # another process was quicker
-        job.state, job.message, job.attempts = "waiting", AT_IT, job.attempts - 1
-    elif (code < 0 or code > 128) and job.attempts < ATTEMPTS:  # by a signal, asked or not
+        job.state, job.message, job.attempts = "waiting", BUSY, job.attempts - 1
+    elif (code < 0 or code > 128) and job.attempts < MAX_ATTEMPTS:  # by a signal, asked or not
         job.state = "waiting"
     else:
         job.state, job.message = "failed", lines[-1] if lines else f"exit code {code}"
@@ -157,14 +139,13 @@ def _finish(job: Job) -> None:
     shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
 
 
-def _end(jobs: list[Job]) -> None:
+def _stop_workers(jobs: list[Job]) -> None:
     """Ask running workers to write a checkpoint and stop, and wait for them."""
-    running = [job for job in jobs if job.state == "running" and job.process]
+    running = [job for job in jobs if job.state == "running"]
     for job in running:
-        assert job.process is not None
-        job.process.terminate()
+        if job.process:
+            job.process.terminate()
     for job in running:
-        assert job.process is not None
-        job.process.wait()
-        if job.errors:
+        if job.process and job.errors:
+            job.process.wait()
             job.errors.close()
