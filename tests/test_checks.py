@@ -46,7 +46,7 @@ class Deaf(Er):
 
 
 class Forgetful(Er):
-    def state_dict(self):
+    def state_dict(self, samples=True):
         return {k: v for k, v in super().state_dict().items() if not k.startswith("optimizer")}
 
 

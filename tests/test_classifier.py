@@ -305,7 +305,7 @@ def test_a_model_that_cannot_go_back_is_not_used_again(monkeypatch: pytest.Monke
     model = fed()
     assert model._learned is not None
     monkeypatch.setattr(model._learned.session.learner, "optimizer_step", lambda loss: 1 / 0)
-    monkeypatch.setattr("ocil.undo.LARGEST", 1000)
+    monkeypatch.setattr("ocil.session.MAX_COPIED", 1000)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(GOOD, LABELS)
     uses = [lambda: model.partial_fit(GOOD, LABELS), model.flush, lambda: model.save("x")]
@@ -521,7 +521,7 @@ def test_a_first_step_that_ruins_the_weights_is_refused(lr: float) -> None:
 def test_the_way_back_leads_over_copies_and_long_calls(
     monkeypatch: pytest.MonkeyPatch, copies: int
 ) -> None:
-    monkeypatch.setattr("ocil.undo.EVERY", copies)
+    monkeypatch.setattr("ocil.session.EVERY", copies)
     model, twin = fed(), fed()
     for count in (10, 10, 40, 7, 10):
         model.partial_fit(GOOD[:count].repeat(2, 0), LABELS[:count] * 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names, not_fitted
 from ocil.files import write_atomic, writing
 from ocil.learners import registry
-from ocil.learners.replay import as_float, evaluating
+from ocil.learners.learner import Report
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
 from ocil.run.process import fault, interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
-from ocil.session import Session, State
+from ocil.session import Session, WayBack
 from ocil.settings import Settings, to_mapping
-from ocil.undo import WayBack
 
 MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 
@@ -76,8 +74,6 @@ class Classifier(Estimator):
         self._learned: Learned | None = None
         self._restart = False  # the first step failed
         self._torn, self._way_back = "", WayBack()
-
-    # ---------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any) -> Classifier:
         """Forget everything, learn X in its order in one pass, and leave nothing pending.
@@ -188,8 +184,6 @@ class Classifier(Estimator):
             )
         return x, known or names
 
-    # ---------------------------------------------------------------- starting
-
     def _begin(self, shape: tuple[int, ...]) -> Session:
         """A session for items of this shape."""
         samples.check_channels(self.channels)
@@ -205,27 +199,21 @@ class Classifier(Estimator):
 
     def _resolved(self, shape: tuple[int, ...]) -> Settings:
         """All settings: the defaults of the method, what fits the items, then what was given."""
-        net = "module" if isinstance(self.net, nn.Module) else self.net
-        given = {"net": net, "augment": self.augment, "memory": self.memory, "seed": self.seed}
-        for name, choice in default_net(shape).items():
-            if isinstance(given[name], str) and given[name] == "auto":
-                given[name] = choice
-        given = {"data": "own"} | given | self._given
+        named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
+        if isinstance(self.net, nn.Module):
+            named["net"] = "module"
+        fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
+        given = {"data": "own"} | named | fitting | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         return registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""
-        model = session.learner.model
-        if isinstance(model.net, Foreign):
-            with torch.no_grad(), evaluating(model):
-                found = [
-                    model.net(as_float(part.to(session.learner.device))) for part in x.split(256)
-                ]
-            if not all(bool(part.isfinite().all()) for part in found):
+        if isinstance(session.learner.model.net, Foreign):
+            with torch.no_grad():
+                vectors = session.learner.features(x)["live"]
+            if not bool(vectors.isfinite().all()):
                 raise BadInput("The module given as net makes NaN or infinite vectors of X.")
-
-    # ---------------------------------------------------------------- predicting
 
     def scores(self, X: Any, readout: str | None = None) -> np.ndarray:
         """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
@@ -246,51 +234,6 @@ class Classifier(Estimator):
         scores = torch.from_numpy(self.scores(X)).double()
         scores = scores.masked_fill((scores == -torch.inf).all(1, keepdim=True), 0.0)
         return scores.softmax(1).numpy()
-
-    def score(self, X: Any, y: Any) -> float:
-        """Share of correct answers."""
-        answers = self.predict(X).tolist()
-        wanted = samples.labels(y, len(answers), self._fitted().session.labels.classes)
-        return sum(a == b for a, b in zip(answers, wanted, strict=True)) / len(wanted)
-
-    def _fitted(self) -> Learned:
-        if self._learned is None or not self._learned.session.labels.classes:
-            raise not_fitted(
-                f"This Classifier is not fitted yet ({self.pending_} samples are pending); call "
-                "partial_fit, or flush for pending ones."
-            )
-        return self._learned
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._learned is not None and bool(self._learned.session.labels.classes)
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """Labels learned so far: after `fit` sorted, later ones in order of arrival; those of
-        pending samples come with them."""
-        return np.array(self._fitted().session.labels.classes)
-
-    @property
-    def counts_(self) -> dict[int | str, int]:
-        """Samples learned of each class."""
-        learned = self._fitted()
-        return {label: learned.counts[label] for label in learned.session.labels.classes}
-
-    @property
-    def n_features_in_(self) -> int:
-        """Numbers in one item."""
-        return math.prod(self._fitted().form.shape)
-
-    @property
-    def pending_(self) -> int:
-        """Samples that wait for a whole batch, or for flush()."""
-        return len(self._learned.pending[1]) if self._learned and self._learned.pending else 0
-
-    # ---------------------------------------------------------------- state and files
-
-    def state_sha256(self) -> str:
-        """Equal for equal states; that of an `ocil run` that learned the same batches."""
-        return (self._learned.state() if self._learned else State({}, {})).sha256()
 
     def save(self, path: str | Path, *, memory: bool = True) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.
@@ -346,9 +289,7 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     return model
 
 
-def _check_sound(
-    session: Session, report: dict[str, torch.Tensor], error: BaseException | None = None
-) -> None:
+def _check_sound(session: Session, report: Report, error: BaseException | None = None) -> None:
     """Refuse a step that has ruined something; it is also the true cause of an `error`."""
     if found := fault(session, report):
         raise OcilError(

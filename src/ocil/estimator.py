@@ -7,19 +7,24 @@ names of river from here; scikit-learn is only loaded when it asks for the tags 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ocil import samples
 from ocil.errors import OcilError
+from ocil.modelfile import Learned
 from ocil.samples import BadInput
+from ocil.session import State
 
 
 class Estimator:
     """Parameters are those of the constructor's signature plus the settings given to it."""
 
     _given: dict[str, Any]
+    _learned: Learned | None
     _estimator_type = "classifier"
 
     def partial_fit(self, X: Any, y: Any) -> Any:
@@ -72,6 +77,51 @@ class Estimator:
             non_deterministic=False,
         )
 
+    # ---------------------------------------------------------------- what was learned
+
+    def _fitted(self) -> Learned:
+        if self._learned is None or not self._learned.session.labels.classes:
+            raise not_fitted(
+                f"This Classifier is not fitted yet ({self.pending_} samples are pending); call "
+                "partial_fit, or flush for pending ones."
+            )
+        return self._learned
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._learned is not None and bool(self._learned.session.labels.classes)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels learned so far: after `fit` sorted, later ones in order of arrival; those of
+        pending samples come with them."""
+        return np.array(self._fitted().session.labels.classes)
+
+    @property
+    def counts_(self) -> dict[int | str, int]:
+        """Samples learned of each class."""
+        learned = self._fitted()
+        return {label: learned.counts[label] for label in learned.session.labels.classes}
+
+    @property
+    def n_features_in_(self) -> int:
+        """Numbers in one item."""
+        return math.prod(self._fitted().form.shape)
+
+    @property
+    def pending_(self) -> int:
+        """Samples that wait for a whole batch, or for flush()."""
+        return len(self._learned.pending[1]) if self._learned and self._learned.pending else 0
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of correct answers."""
+        answers = self.predict(X).tolist()
+        wanted = samples.labels(y, len(answers), self._fitted().session.labels.classes)
+        return sum(a == b for a, b in zip(answers, wanted, strict=True)) / len(wanted)
+
+    def state_sha256(self) -> str:
+        """Equal for equal states; that of an `ocil run` that learned the same batches."""
+        return (self._learned.state() if self._learned else State({}, {})).sha256()
+
     # ---------------------------------------------------------------- river
 
     def learn_one(self, x: Any, y: int | str) -> None:
@@ -90,13 +140,6 @@ class Estimator:
             return {}
         shares = self.predict_proba(one(x))[0].tolist()
         return dict(zip(self.classes_.tolist(), shares, strict=True))
-
-    @property
-    def classes_(self) -> np.ndarray:
-        raise NotImplementedError
-
-    def __sklearn_is_fitted__(self) -> bool:
-        raise NotImplementedError
 
 
 class Named:
