@@ -7,11 +7,11 @@ each, and can be asked for scores at any time. It never learns of a class before
     step(batch)             the method: one stream batch -> detached 0-d tensors to report
     readouts()              the ways to classify, each a function of features
     parts                   everything with state; saved, loaded and counted here
-    begin_task, end_task    only called where `needs_tasks` is set
 
 `ocil.learners.replay.ReplayLearner` adds what most methods share: net, averaged weights, memory.
 """
 
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -105,8 +105,7 @@ class Learner(Generic[S]):
         """The read-out that counts: what the settings name, else the method's own."""
         wanted, known = self.settings.readout, list(self.readouts())
         if wanted == "auto":
-            averaged = f"ema-{self.own_readout}"
-            return averaged if averaged in known else self.own_readout
+            return next(n for n in (f"ema-{self.own_readout}", self.own_readout) if n in known)
         if wanted not in known:
             named = f"'{wanted}' for {self.method}.{suggest(wanted, known)}"
             raise OcilError(f"Unknown read-out {named} Known here: {', '.join(known)}.")
@@ -147,5 +146,5 @@ class Learner(Generic[S]):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.cache.clear()
-        self.classes, self.backbone_images = state["counts"].tolist()
+        self.classes, self.backbone_images = map(int, state["counts"])
         self.parts.load_state_dict(state, self.classes)

@@ -1,5 +1,6 @@
 """Parts: everything of a learner that has state, saved and loaded by flat names."""
 
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

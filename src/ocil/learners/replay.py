@@ -4,9 +4,10 @@ Read-outs exist for both sets of weights: "head" and "mean" read the features of
 "ema-head" and "ema-mean" those of the averaged ones.
 """
 
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -164,7 +165,7 @@ class ReplayLearner(Learner[S]):
     def encode(self, model: Model, x: Tensor) -> Tensor:
         """Eval-mode features (n, d) of raw images, without augmentation."""
         with evaluating(model):
-            chunks = x.to(self.device).split(CHUNK)
+            chunks = torch.split(x.to(self.device), CHUNK)
             return torch.cat([self.forward_features(model, as_float(chunk)) for chunk in chunks])
 
     def forward_features(self, model: Model, x: Tensor) -> Tensor:
@@ -180,14 +181,24 @@ class ReplayLearner(Learner[S]):
 
     def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         """The read-outs that exist for any set of weights; a method adds or replaces its own."""
-        own = {"head": Readout(lambda f: model.head(f[space]), lambda f: f[space])}
-        return own | ({"mean": self.mean_readout(space)} if "memory" in self.parts else {})
+
+        def points(features: Features) -> Tensor:
+            return features[space]
+
+        def head(features: Features) -> Tensor:
+            return model.head(features[space])
+
+        own = {"head": Readout(head, points)}
+        return own | ({"mean": self.mean_readout(space)} if self.memory.capacity else {})
 
     def mean_readout(self, space: str) -> Readout:
         """Minus the squared distance to each class mean of the memory, all of unit length.
 
         A class that the memory does not hold gets -inf. Means are kept until the next `learn`.
         """
+
+        def unit(features: Features) -> Tensor:
+            return F.normalize(features[space], dim=1)
 
         def scores(features: Features) -> Tensor:
             z = features[space]
@@ -198,7 +209,7 @@ class ReplayLearner(Learner[S]):
                 self.cache[space] = class_means(self.features(x)[space], y, self.classes)
             return nearest_mean(z, self.cache[space])
 
-        return Readout(scores, lambda f: F.normalize(f[space], dim=1), needs_memory=True)
+        return Readout(scores, unit, needs_memory=True)
 
     def memory_items(self) -> tuple[Tensor, Tensor]:
         """All images (m, ...) and class ids (m,) in the memory, which is not empty."""
@@ -220,7 +231,7 @@ def as_float(x: Tensor) -> Tensor:
 
 
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: torch.nn.Module) -> Generator[None]:
     """Eval mode inside; afterwards the mode it had."""
     was = model.training
     model.eval()
