@@ -124,38 +124,18 @@ def squared_distances(x: Tensor, y: Tensor, precision: Tensor | None = None) -> 
     return (first + precision @ y.square().mT - 2 * weighted @ y.mT).clamp(min=0)
 
 
-def divergence(
-    x: Tensor, y: Tensor, log_a: Tensor, log_b: Tensor, eps: float, iterations: int = 100
-) -> Tensor:
-    """Debiased S_eps = W(a, b) - W(a, a)/2 - W(b, b)/2, squared Euclidean cost (Feydy 2019).
-
-    x (..., n, d), y (..., m, d) -> (...). Zero if and only if the two clouds agree; gradients
-    reach x and y.
-    """
-    cross = sinkhorn(squared_distances(x, y), log_a, log_b, eps, iterations).value
-    first = sinkhorn(squared_distances(x, x), log_a, log_a, eps, iterations).value
-    second = sinkhorn(squared_distances(y, y), log_b, log_b, eps, iterations).value
-    return cross - (first + second) / 2
-
-
-def bures_diagonal(mu: Tensor, var: Tensor, nu: Tensor, omega: Tensor) -> Tensor:
-    """W_2^2 of diagonal Gaussians: |mu_k - nu_l|^2 + |sigma_k - omega_l|^2 -> (..., K, L).
-
-    mu and the variances var are (..., K, d), nu and the variances omega (..., L, d).
-    """
-    return squared_distances(mu, nu) + squared_distances(var.sqrt(), omega.sqrt())
-
-
 def mixture_wasserstein(
     mu: Tensor, var: Tensor, log_pi: Tensor, nu: Tensor, omega: Tensor, log_rho: Tensor
 ) -> Tensor:
     """MW_2 (not squared) between diagonal mixtures, transport over components (Delon 2020, 4.1).
 
-    Shapes as in `bures_diagonal`, log weights (..., K) and (..., L) -> (...). Sinkhorn with eps
-    going down to 0.001 of the mean cost, then a feasible rounding of the plan (Altschuler et al.
-    2017), so the result is an upper bound, tight to about 0.1 %.
+    mu and the variances var (..., K, d), nu and omega (..., L, d), log weights (..., K) and (...,
+    L) -> (...); the cost of a pair is W_2^2 = |mu_k - nu_l|^2 + |sigma_k - omega_l|^2 of the
+    standard deviations. Sinkhorn with eps going down to 0.001 of the mean cost, then a feasible
+    rounding of the plan (Altschuler et al. 2017), so the result is an upper bound, tight to about
+    0.1 %.
     """
-    cost = bures_diagonal(mu, var, nu, omega)
+    cost = squared_distances(mu, nu) + squared_distances(var.sqrt(), omega.sqrt())
     scale = cost.mean((-2, -1), keepdim=True).clamp(min=torch.finfo(cost.dtype).tiny)
     g: Tensor | None = None
     plan = torch.zeros_like(cost)
@@ -176,18 +156,18 @@ def _feasible(plan: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def responsibilities(
-    scores: Tensor, log_pi: Tensor, log_a: Tensor, steps: int, relax: float
+    scores: Tensor, log_pi: Tensor, mask: Tensor, steps: int, relax: float
 ) -> tuple[Tensor, Tensor]:
     """Rows of the transport plan between n points and K weighted components, summing to one.
 
     The same fixed point as `sinkhorn` with cost = -scores * eps, in the layout of the mixtures
     (components before points) and with one softmax per iteration: scores = log-density / eps
-    (B, K, n), log_pi (B, K), log_a (B, n) -> responsibilities (B, K, n), g / eps (B, K).
+    (B, K, n), log_pi (B, K), mask (B, n) -> responsibilities (B, K, n), g / eps (B, K).
     relax = 0 is the E-step of EM, relax = 1 that of Sinkhorn-EM (Mena et al. 2020).
     """
     # e^-60 counts as nothing: it keeps the logs finite without another maximum, and the
     # products free of denormal numbers, which are slow
-    weight = log_a.exp().unsqueeze(-1)  # (B, n, 1)
+    weight = uniform_log_weights(mask, scores.dtype).exp().unsqueeze(-1)  # (B, n, 1)
     scores = scores + log_pi.unsqueeze(-1)
     resp = torch.log_softmax(scores, 1).clamp_(min=-60.0).exp_()
     used, none = log_pi > -torch.inf, torch.zeros_like(log_pi)
