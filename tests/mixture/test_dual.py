@@ -7,7 +7,7 @@ import torch
 
 from ocil.fields import from_mapping
 from ocil.mixture import Mixtures, MixtureSettings, dual
-from ocil.mixture.dual import Dual, Noise, Sample, draw, sample_mixture
+from ocil.mixture.dual import Dual, Sample, draw, sample_mixture
 
 GIVEN = {
     "objective": "dual", "components": 2, "window.queue": 16, "start.points": 8,
@@ -315,7 +315,7 @@ def test_cold_samples_follow_the_mixture() -> None:
     var = (log_pi.exp().unsqueeze(-1) * (sigma.square() + mu.square())).sum(1) - mean.square()
     assert torch.allclose(sample.points.mean(1), mean, atol=0.12)
     assert torch.allclose(sample.points.var(1), var, rtol=0.05)
-    picked = (log_pi[0] + noise.gumbel[0]).argmax(-1)
+    picked = (log_pi[0] + noise[0][0]).argmax(-1)
     share = picked.bincount() / len(picked)
     assert torch.allclose(share.double(), log_pi[0].exp(), atol=0.015)
     torch.testing.assert_close(sample.var[0], sigma[0].square()[picked], rtol=0.1, atol=0.1)
@@ -326,7 +326,7 @@ def test_the_temperature_is_that_of_the_softmax() -> None:
     gumbel = torch.tensor([[0.4, -1.0, 0.1], [2.0, 0.3, -0.7]], dtype=torch.float64)
     corners, still = torch.eye(3, dtype=torch.float64), torch.zeros(2, 3, 3, dtype=torch.float64)
     for temperature in (0.2, 0.5, 3.0):  # centroids at the corners: a sample is its weights
-        noise = Noise(gumbel, still)
+        noise = (gumbel, still)
         found = sample_mixture(corners, corners, log_pi, noise, temperature).points
         for row, noise in zip(found.tolist(), gumbel.tolist(), strict=True):
             powers = [
@@ -356,13 +356,13 @@ def test_same_generator_same_sample() -> None:
 def test_a_sample_is_the_mean_plus_the_deviation_times_the_noise() -> None:
     mu, sigma, log_pi = mixture()
     noise = draw((2, 5, 3), 4, torch.Generator().manual_seed(4), mu)
-    still = sample_mixture(mu, sigma, log_pi, Noise(noise.gumbel, 0 * noise.normal), COLD)
+    still = sample_mixture(mu, sigma, log_pi, (noise[0], 0 * noise[1]), COLD)
     found = sample_mixture(mu, sigma, log_pi, noise, COLD)
     for c in range(2):
-        for s, k in enumerate((log_pi[c] + noise.gumbel[c]).argmax(-1).tolist()):
+        for s, k in enumerate((log_pi[c] + noise[0][c]).argmax(-1).tolist()):
             torch.testing.assert_close(still.points[c, s], mu[c, k])
             torch.testing.assert_close(
-                found.points[c, s], mu[c, k] + sigma[c, k] * noise.normal[c, s, k]
+                found.points[c, s], mu[c, k] + sigma[c, k] * noise[1][c, s, k]
             )
 
 

@@ -52,21 +52,16 @@ def test_masked_problems_equal_the_small_ones() -> None:
 
 
 def test_relaxed_columns_agree_with_pot() -> None:
-    x, y, log_a, log_b = clouds(torch.float64)
+    x, y, _, log_b = clouds(torch.float64)
     cost, eps, tau = tr.squared_distances(x, y), 0.7, 1.4
-    mine = tr.sinkhorn(cost, log_a, log_b, eps, 2000, relax=tau / (tau + eps))
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    resp, _ = tr.responsibilities(-cost.mT / eps, log_b, mask, 2000, tau / (tau + eps))
     for i in range(3):
-        a, b = log_a[i].exp().numpy(), log_b[i].exp().numpy()
+        a, b = np.full(7, 1 / 7), log_b[i].exp().numpy()
         theirs = ot.unbalanced.sinkhorn_unbalanced(
             a, b, cost[i].numpy(), eps, (1e9, tau), numItermax=50000, stopThr=1e-14
         )
-        assert np.allclose(mine.plan[i].numpy(), theirs, atol=1e-6)
-    primal = (mine.plan * cost).sum((-2, -1))
-    product = log_a.unsqueeze(-1) + log_b.unsqueeze(-2)
-    primal += eps * (mine.plan * (mine.plan.log() - product)).sum((-2, -1))
-    column = mine.plan.sum(-2)
-    primal += tau * (column * (column.log() - log_b) - column + log_b.exp()).sum(-1)
-    assert torch.allclose(mine.value, primal, atol=1e-8)
+        assert np.allclose(resp[i].mT.numpy() / 7, theirs, atol=1e-6)
 
 
 def test_semidual_is_a_lower_bound_reached_by_the_potential() -> None:
@@ -97,7 +92,7 @@ def test_gradients_by_finite_differences() -> None:
 def test_point_mass_has_a_closed_form(dtype: torch.dtype) -> None:
     x, y, log_a, _ = clouds(dtype)
     point, one = y[:, :1], torch.zeros(3, 1, dtype=dtype)
-    value = tr.sinkhorn(tr.squared_distances(x, point), log_a, one, 0.3).value
+    value = tr.sinkhorn(tr.squared_distances(x, point), log_a, one, 0.3, 100).value
     expected = (log_a.exp() * (x - point).square().sum(-1)).sum(-1)
     assert torch.allclose(value, expected, rtol=1e-5)
 
@@ -143,20 +138,17 @@ def test_weighted_distances_match_the_sum() -> None:
     assert torch.allclose(far.double(), tr.squared_distances(x, y), atol=5e-3)
 
 
-@pytest.mark.parametrize("relax", [0.0, 0.5, 1.0])
-def test_responsibilities_are_the_rows_of_the_plan(relax: float) -> None:
+def test_responsibilities_are_the_rows_of_the_plan() -> None:
     x, y, _, log_b = clouds(torch.float64)
     mask = torch.arange(7) < torch.tensor([[7], [5], [6]])
     log_a = tr.uniform_log_weights(mask, torch.float64)
     cost = tr.squared_distances(x, y)
-    resp, g = tr.responsibilities(-cost.mT, log_b, mask, 300, relax)
-    expected = tr.sinkhorn(cost, log_a, log_b, 1.0, 300, relax=relax)
+    resp, _ = tr.responsibilities(-cost.mT, log_b, mask, 300, 1.0)
+    expected = tr.sinkhorn(cost, log_a, log_b, 1.0, 300)
     assert torch.allclose(resp * log_a.exp().unsqueeze(1), expected.plan.mT, atol=1e-9)
-    if relax < 1:  # otherwise determined up to a constant
-        assert torch.allclose(g, expected.g, atol=1e-9)
-    if relax == 0.0:
-        wanted = torch.softmax(log_b.unsqueeze(-1) - cost.mT, 1) * mask.unsqueeze(1)
-        assert torch.allclose(resp, wanted)
+    free, g = tr.responsibilities(-cost.mT, log_b, mask, 300, 0.0)
+    posterior = torch.softmax(log_b.unsqueeze(-1) - cost.mT, 1)
+    assert torch.allclose(free, posterior * mask.unsqueeze(1)) and not g.any()
 
 
 def test_a_plan_with_too_much_in_a_column_is_scaled_down_to_its_marginals() -> None:

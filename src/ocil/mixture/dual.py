@@ -77,11 +77,7 @@ class DualSettings:
     """Least variance, as a share of the mean variance of all classes."""
 
 
-class Noise(NamedTuple):
-    """The randomness of one draw: Gumbel variables and standard normal ones."""
-
-    gumbel: Tensor  # (..., S, K)
-    normal: Tensor  # (..., S, K, d)
+Noise = tuple[Tensor, Tensor]  # Gumbel variables (..., S, K), standard normal ones (..., S, K, d)
 
 
 class Sample(NamedTuple):
@@ -96,7 +92,7 @@ def draw(shape: tuple[int, ...], dim: int, generator: torch.Generator, like: Ten
     gumbel = draw_gumbel(shape, generator, like)
     device = generator.device
     normal = torch.randn((*shape, dim), generator=generator, device=device, dtype=like.dtype)
-    return Noise(gumbel, normal.to(like.device))
+    return gumbel, normal.to(like.device)
 
 
 def sample_mixture(
@@ -106,8 +102,9 @@ def sample_mixture(
 
     Gradients reach mu, sigma (..., K, d) and log_pi (..., K).
     """
-    labels = torch.softmax((log_pi.unsqueeze(-2) + noise.gumbel) / temperature, dim=-1)
-    shifted = sigma.unsqueeze(-3) * noise.normal  # (..., S, K, d)
+    gumbel, normal = noise
+    labels = torch.softmax((log_pi.unsqueeze(-2) + gumbel) / temperature, dim=-1)
+    shifted = sigma.unsqueeze(-3) * normal  # (..., S, K, d)
     points = labels @ mu + (labels.unsqueeze(-1) * shifted).sum(-2)
     return Sample(points, (labels @ sigma.square()).detach())
 

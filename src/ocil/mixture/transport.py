@@ -9,7 +9,7 @@ g (..., m); regularisation eps. The regularised problem is
     W_eps(a, b) = min_P <P, d> + eps KL(P || a b^T),   P 1 = a,  P^T 1 = b.
 
 References: Cuturi 2013 (Sinkhorn); Genevay, Cuturi, Peyre, Bach 2016 (semi-dual);
-Feydy et al. 2019 (debiasing); Chizat et al. 2018 (relaxed marginals);
+Chizat et al. 2018 (relaxed marginals, `responsibilities`);
 Delon and Desolneux 2020 (mixture-Wasserstein).
 """
 
@@ -62,21 +62,14 @@ def semidual(phi: Tensor, cost: Tensor, log_p: Tensor, log_q: Tensor, eps: float
 
 
 def sinkhorn(
-    cost: Tensor,
-    log_a: Tensor,
-    log_b: Tensor,
-    eps: float,
-    iterations: int = 100,
-    relax: float = 1.0,
-    g: Tensor | None = None,
+    cost: Tensor, log_a: Tensor, log_b: Tensor, eps: float, iterations: int, g: Tensor | None = None
 ) -> Transport:
     """Log-domain Sinkhorn with a fixed number of iterations (no test that waits for the device).
 
-    The last half-step is on the rows, so P 1 = a holds exactly and P^T 1 = b at convergence.
-    `relax` = tau / (tau + eps) softens the column marginal to tau KL(P^T 1 || b): 1 keeps it
-    hard, 0 frees it, and then P is a_i times the posterior b_j exp(-d_ij / eps) / sum. `g` warm
-    starts. The value has the gradient of the optimum with respect to the cost (envelope theorem:
-    the plan) and does not differentiate through the iterations.
+    The last half-step is on the rows, so P 1 = a holds exactly and P^T 1 = b at convergence. `g`
+    warm starts. The value <a, f> + <b, g> - eps (sum P - 1) has the gradient of the optimum with
+    respect to the cost (envelope theorem: the plan) and does not differentiate through the
+    iterations.
     """
     with torch.no_grad():
         scores = -cost / eps
@@ -84,27 +77,15 @@ def sinkhorn(
         zero = torch.zeros((), dtype=cost.dtype, device=cost.device)
         g = torch.zeros_like(log_b + scores[..., 0, :]) if g is None else g
         f = -eps * torch.logsumexp(rows + g.unsqueeze(-2) / eps, -1)
-        for _ in range(iterations if relax else 0):
-            g = -relax * eps * torch.logsumexp(columns + f.unsqueeze(-1) / eps, -2)
+        for _ in range(iterations):
+            g = -eps * torch.logsumexp(columns + f.unsqueeze(-1) / eps, -2)
             f = -eps * torch.logsumexp(rows + g.unsqueeze(-2) / eps, -1)
         f = torch.where(log_a > -torch.inf, f, zero)
         g = torch.where(log_b > -torch.inf, g, zero)
     log_plan = (f.unsqueeze(-1) + g.unsqueeze(-2) - cost) / eps
     plan = torch.exp(log_plan + log_a.unsqueeze(-1) + log_b.unsqueeze(-2))
-    return Transport(f, g, plan.detach(), _dual_value(f, g, plan, log_a, log_b, eps, relax))
-
-
-def _dual_value(
-    f: Tensor, g: Tensor, plan: Tensor, log_a: Tensor, log_b: Tensor, eps: float, relax: float
-) -> Tensor:
-    """<a, f> + <b, g*> - eps (sum P - 1), with g* = g or, relaxed, -tau (exp(-g / tau) - 1)."""
-    entropy = eps * (plan.sum((-2, -1)) - 1)
-    if relax == 0.0:
-        return _dot(log_a, f) - entropy
-    if relax < 1.0:
-        tau = eps * relax / (1 - relax)
-        g = -tau * torch.expm1(-g / tau)
-    return _dot(log_a, f) + _dot(log_b, g) - entropy
+    value = _dot(log_a, f) + _dot(log_b, g) - eps * (plan.sum((-2, -1)) - 1)
+    return Transport(f, g, plan.detach(), value)
 
 
 def squared_distances(x: Tensor, y: Tensor, precision: Tensor | None = None) -> Tensor:
