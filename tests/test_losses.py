@@ -45,7 +45,7 @@ def test_dynamic_preservation_is_the_printed_formula(problem, form):
             below += value[form]
         by_class.setdefault(c, []).append(-math.log(g_cen(z[i], c, mu, active) / below))
     expected = sum(sum(v) / len(v) for v in by_class.values()) / len(by_class)
-    found = losses.preservation(z, y, mu, active, TAU, form)
+    found = losses.preservation_loss(z, y, mu, active, TAU, form)
     assert float(found) == pytest.approx(expected, rel=1e-10)
 
 
@@ -65,7 +65,7 @@ def test_balanced_preservation_is_its_formula(problem):
         total += sum(math.log(e(z[i], z[j]) / below) for j in positives)
         by_class.setdefault(c, []).append(-total / (1 + len(positives)))
     expected = sum(sum(v) / len(v) for v in by_class.values()) / len(by_class)
-    found = losses.preservation(z, y, mu, active, TAU, "balanced")
+    found = losses.preservation_loss(z, y, mu, active, TAU, "balanced")
     assert float(found) == pytest.approx(expected, rel=1e-10)
 
 
@@ -74,7 +74,7 @@ def test_gradients_reach_the_features_and_not_the_centroids(problem, form):
     z, y, mu, active = problem
     z.requires_grad_()
     mu.requires_grad_()
-    losses.preservation(z, y, mu, active, TAU, form).backward()
+    losses.preservation_loss(z, y, mu, active, TAU, form).backward()
     assert z.grad is not None
     assert z.grad.isfinite().all()
     assert z.grad.abs().sum() > 0
@@ -86,7 +86,7 @@ def test_a_class_without_centroids_takes_no_part(problem, form):
     z, _, mu, active = problem
     z.requires_grad_()
     newcomers = torch.ones(len(z), dtype=torch.int64)  # class 1 has none
-    loss = losses.preservation(z, newcomers, mu, active, TAU, form)
+    loss = losses.preservation_loss(z, newcomers, mu, active, TAU, form)
     loss.backward()
     assert float(loss.detach()) == 0.0
     assert z.grad is not None
@@ -100,7 +100,7 @@ def test_preservation_of_a_single_class_is_not_divided_by_more(problem):
     means = {c: total / int(active[c].sum()) for c, total in sums.items()}
     for form, parts in (("printed", sums), ("balanced", means)):
         expected = -math.log(parts[0] / sum(parts.values()))
-        found = losses.preservation(z, y, mu, active, TAU, form)
+        found = losses.preservation_loss(z, y, mu, active, TAU, form)
         assert float(found) == pytest.approx(expected, rel=1e-10)
 
 

@@ -120,7 +120,7 @@ class Otc(ReplayLearner[OtcSettings]):
         if len(self.mixtures) < self.classes:
             self.mixtures.store.grow(self.classes)
         mu, s = F.normalize(self.mixtures.mu, dim=2), self.settings
-        return losses.preservation(z, y, mu, self.mixtures.active, s.tau, s.preserve_form)
+        return losses.preservation_loss(z, y, mu, self.mixtures.active, s.tau, s.preserve_form)
 
     @torch.no_grad()
     def mmot(self, x: Tensor, y: Tensor, fresh: int) -> Tensor:

@@ -17,7 +17,7 @@ from ocil.losses.preservation import (
     balanced_preservation,
     dynamic_preservation,
     first_of_each,
-    preservation,
+    preservation_loss,
 )
 from ocil.losses.prototypes import batch_prototypes, prototype_equilibrium
 from ocil.losses.proxy import others_logsumexp, pseudo_prototypical_proxy
@@ -48,7 +48,7 @@ __all__ = [
     "others_logsumexp",
     "paired_infonce",
     "present",
-    "preservation",
+    "preservation_loss",
     "prototype_equilibrium",
     "pseudo_prototypical_proxy",
     "relation_distillation",

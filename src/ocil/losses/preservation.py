@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def preservation(z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str) -> Tensor:
+def preservation_loss(
+    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str
+) -> Tensor:
     """Pull features to the centroids of their class and away from all others.
 
     z (n, d), y (n,), mu (C, K, d) without gradient, active (C, K) bool -> 0-d. `form`: balanced,
