@@ -35,22 +35,24 @@ import mixture_costs
 import torch
 from em_versus_mmot_report import draw_figure, markdown
 from latent_stream import Features, Latents, Moment
+from mixture_costs import made, plain_em
 from torch import Tensor
 
-from ocil.mixture import FittedMixtures, Mixtures, MixtureSettings, batch_em, stepwise_em
-from ocil.mixture.reading import log_density
+from ocil.mixture import Mixtures
+from ocil.mixture.distances import log_density
+from ocil.mixture.refit import Refit
 
 TAU = 0.2  # of OTC's read-out
 FITS = {"em-task": "task", "em-refit": "memory"}  # what of a moment is fitted to
 METHODS = {
-    "sinkhorn": MixtureSettings(),
-    "dual": MixtureSettings(objective="dual", window=0),
-    "nll": MixtureSettings(objective="nll", window=0),
-    "em": stepwise_em(plain=True),
-    "em-queue": stepwise_em(),
-    "em-window": stepwise_em(average="window"),
-    "em-task": batch_em(),
-    "em-refit": batch_em(),
+    "sinkhorn": made("sinkhorn"),
+    "dual": made("dual", points=None),
+    "nll": made("nll", points=None),
+    "em": plain_em(),
+    "em-queue": made("stepwise-em"),
+    "em-window": made("em"),
+    "em-task": made("task-em"),
+    "em-refit": made("refit-em"),
 }
 
 
@@ -69,9 +71,9 @@ class Rival:
         z, y = moment.points
         self.mixtures.update(z, y, self.draw)
         found = getattr(moment, FITS[self.name]) if self.name in FITS else None
-        if found is not None and isinstance(self.mixtures, FittedMixtures):
+        if found is not None and isinstance(self.mixtures.mover, Refit):
             z, y = found
-            self.mixtures.fit(z, y, self.draw)
+            self.mixtures.mover.fit(z, y, self.draw)
             self.images += len(y)
 
     def timed(self, moment: Moment) -> None:
@@ -82,11 +84,10 @@ class Rival:
 
 def rivals(dim: int) -> list[Rival]:
     """All of them, knowing nothing."""
-    made = []
+    found = []
     for name, settings in METHODS.items():
-        form = FittedMixtures if name in FITS else Mixtures
-        made.append(Rival(name, form(dim, replace(settings, shrinkage=0.9))))
-    return made
+        found.append(Rival(name, Mixtures(dim, replace(settings, shrinkage=0.9))))
+    return found
 
 
 @torch.no_grad()
@@ -140,8 +141,8 @@ def follow(latents: Latents) -> dict[str, dict[str, Any]]:
 
 def peak(rival: Rival, latents: Latents) -> float:
     """Of the last moment once more, with all its fits, by mixtures that have no work space yet."""
-    again = type(rival.mixtures)(latents.dim, rival.mixtures.settings)
-    again.load_state_dict(rival.mixtures.state_dict())
+    again = Mixtures(latents.dim, rival.mixtures.settings)
+    again.load_state_dict(rival.mixtures.state_dict(), len(rival.mixtures))
     moment = latents.moments[-1]
     return mixture_costs.peak_kilobytes(lambda: Rival(rival.name, again).learn(moment))
 

@@ -49,10 +49,9 @@ class Recorder(Otc):
 
     latest: Features
 
-    def cultivate(self, x: Tensor, y: Tensor, fresh: int) -> Tensor:
-        z = super().cultivate(x, y, fresh)
+    def update_mixtures(self, z: Tensor, y: Tensor) -> None:
+        super().update_mixtures(z, y)
         self.latest = z.clone(), y.clone()
-        return z
 
 
 def record(seed: int, limit: int) -> Latents:

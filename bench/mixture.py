@@ -31,20 +31,21 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from mixture_costs import made, plain_em
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from ocil.mixture import Mixtures, MixtureSettings, stepwise_em
+from ocil.mixture import Mixtures, MixtureSettings
 
 K, POINTS = 4, 2000
 SEPARATIONS, DIMS, BATCHES = (1.5, 0.5), (16, 128, 400), (2, 6, 16)
 METHODS = {
-    "dual": MixtureSettings(objective="dual", window=0),
-    "nll": MixtureSettings(objective="nll", window=0),
-    "sinkhorn": MixtureSettings(),
-    "em": stepwise_em(plain=True),
-    "em-queue": stepwise_em(),
-    "em-window": stepwise_em(average="window"),
+    "dual": made("dual", points=None),
+    "nll": made("nll", points=None),
+    "sinkhorn": made("sinkhorn"),
+    "em": plain_em(),
+    "em-queue": made("stepwise-em"),
+    "em-window": made("em"),
     "offline": None,
 }
 BARS = {2: (0.3, 0.2, 0.8, 0.2), 6: (0.15, 0.1, 0.9, 0.1), 16: (0.15, 0.1, 0.9, 0.1)}

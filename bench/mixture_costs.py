@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ocil.mixture import Mixtures, MixtureSettings, batch_em
-from ocil.mixture.gradient import start_networks
+from ocil.fields import from_mapping
+from ocil.mixture import Mixtures, MixtureSettings
+from ocil.mixture.dual import Dual
 
 BASE = {"B": 1024, "K": 16, "d": 256, "S": 64, "T_phi": 2, "I_EM": 8}
 RANGES = {
@@ -56,15 +57,25 @@ class Growth(NamedTuple):
     memory_exponents: tuple[float, float]
 
 
+def made(objective: str, points: int | None = 16, **more: Any) -> MixtureSettings:
+    """Settings of an objective; without `points` it sees those of the batch alone."""
+    return from_mapping(MixtureSettings, {"objective": objective, "window.points": points} | more)
+
+
+def plain_em() -> MixtureSettings:
+    """Stepwise EM with nothing of ours: batch points, a random start."""
+    return made("stepwise-em", None, **{"start.seeding": "random", "start.again": None})
+
+
 def settings_of(method: str, at: dict[str, int]) -> MixtureSettings:
     """Points of the batch alone, no challenges: what the bounds speak of."""
-    size: dict[str, Any] = {"components": at["K"], "seed_points": at["K"], "queue": at["B"]}
-    size |= {"reseed_every": 0}
+    size: dict[str, Any] = {"components": at["K"], "start.points": at["K"], "start.again": None}
+    size |= {"window.queue": at["B"]}
     if method == "batch EM":
-        return batch_em(window=0, passes=at["I_EM"], **size)
+        return made("batch-em", **size | {"em.passes": at["I_EM"]})
     if method == "dual":
-        size |= {"samples": at["S"], "potential_steps": at["T_phi"]}
-    return MixtureSettings(objective=method, window=0, **size)
+        size |= {"dual.samples": at["S"], "dual.ascents": at["T_phi"]}
+    return made(method, None, **size)
 
 
 def updater(method: str, at: dict[str, int]) -> Callable[[], None]:
@@ -75,11 +86,11 @@ def updater(method: str, at: dict[str, int]) -> Callable[[], None]:
     mixtures = Mixtures(at["d"], settings)
     store, first = mixtures.store, torch.tensor([0])
     store.grow(1)
-    store.put("mu", first, z[: at["K"]].unsqueeze(0))
-    store.put("log_pi", first, torch.full((1, at["K"]), -math.log(at["K"])))
+    log_pi = torch.full((1, at["K"]), -math.log(at["K"]))
+    store.put(first, {"mu": z[: at["K"]].unsqueeze(0), "log_pi": log_pi})
     store.host("seeded")[0], store.host("due")[0] = 1, 2**62
-    if method == "dual":
-        start_networks(store, first, draw)
+    if isinstance(mixtures.mover, Dual):
+        mixtures.mover.start_networks(first, draw)
     return lambda: mixtures.update(z, y, draw)
 
 

@@ -20,17 +20,20 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ocil.mixture import Mixtures, MixtureSettings
+from ocil.fields import from_mapping
+from ocil.mixture import Mixtures, MixtureSettings, window
+from ocil.mixture.moments import PRIOR
 
 DIM, POINTS, KNOWN = 400, 74, (10, 100, 1000)
-STEADY = MixtureSettings(reseed_every=0)  # the challenge is timed on its own
+STEADY = from_mapping(MixtureSettings, {"start.again": None})  # clustering is timed on its own
 
 
 class PlainLoop:
     """The default update of one class at a time, from a copy of the state of `Mixtures`."""
 
     def __init__(self, mixtures: Mixtures) -> None:
-        self.s = mixtures.settings
+        self.s = mixtures.settings.window
+        self.floor = mixtures.settings.floor
         state = mixtures.state_dict()
         self.base = state.pop("base")
         size = len(state["mu"])
@@ -45,28 +48,28 @@ class PlainLoop:
     def _class(self, row: dict[str, Tensor], x: Tensor) -> Tensor:
         s, before, past = self.s, int(row["count"]), int(row["first"])
         count = before + len(x)
-        most = min(max(len(x), s.window + s.window // 2), s.queue)
-        first = count - max(len(x), s.window) if count - past > most else past
+        most = min(max(len(x), (s.points or 0) + (s.points or 0) // 2), s.queue)
+        first = count - max(len(x), (s.points or 0)) if count - past > most else past
         if first > past:
             gone = torch.arange(past, first) % s.queue
             left = self._moments(row["resp"][gone].T, row["queue"][gone], row["old_mean"][0])
             old = (row["old_mass"], row["old_mean"], row["old_var"])
             mass, row["old_mean"], row["old_var"] = self._merge(old, left)
-            row["old_mass"] = mass * (s.memory / mass.sum().clamp(min=1e-12)).clamp(max=1)
+            row["old_mass"] = mass * (window.HORIZON / mass.sum().clamp(min=1e-12)).clamp(max=1)
         row["queue"][torch.arange(before, count) % s.queue] = x
         row["count"], row["first"] = torch.tensor(count), torch.tensor(first)
-        window = torch.arange(first, count) % s.queue
-        z = row["queue"][window]
+        places = torch.arange(first, count) % s.queue
+        z = row["queue"][places]
         resp = self._plan(row, z)
-        row["resp"][window] = resp.T
+        row["resp"][places] = resp.T
         new = self._moments(resp, z, row["mu"].mean(0))
         row["old_mass"] = self._discount(row, new)
         old = (row["old_mass"], row["old_mean"], row["old_var"])
         mass, row["mu"], var = self._merge(old, new)
         weight = mass.unsqueeze(1)
-        pooled = ((weight * var).sum(0) + s.prior * self.base) / (weight.sum(0) + s.prior)
-        var = (weight * var + s.prior * pooled) / (weight + s.prior)
-        row["var"] = torch.maximum(var, s.floor * pooled.mean())
+        pooled = ((weight * var).sum(0) + PRIOR * self.base) / (weight.sum(0) + PRIOR)
+        var = (weight * var + PRIOR * pooled) / (weight + PRIOR)
+        row["var"] = torch.maximum(var, self.floor * pooled.mean())
         row["log_pi"] = torch.log_softmax((mass + 0.5).log(), 0)
         return pooled
 
@@ -75,11 +78,11 @@ class PlainLoop:
         precision, mu, z = 1 / row["var"], mu - shift, z - shift
         square = precision @ (z * z).T - 2 * (mu * precision) @ z.T
         square = square + (mu * mu * precision + row["var"].log()).sum(1, keepdim=True)
-        scores = -0.5 * square / self.s.eps + row["log_pi"].unsqueeze(1)
+        scores = -0.5 * square + row["log_pi"].unsqueeze(1)
         g = torch.zeros_like(row["log_pi"])
         resp = torch.log_softmax(scores, 0).clamp(min=-60).exp()
-        for _ in range(self.s.sinkhorn_steps):
-            g = self.s.relax * (g + row["log_pi"] - resp.mean(1).log())
+        for _ in range(window.PLAN_STEPS):
+            g = window.RELAX * (g + row["log_pi"] - resp.mean(1).log())
             resp = torch.log_softmax(scores + g.unsqueeze(1), 0).clamp(min=-60).exp()
         return resp
 
@@ -90,7 +93,7 @@ class PlainLoop:
         past = mass > 1e-3
         kept = torch.where(past, n, 0.0)
         chance = torch.where(past, 1 + n / mass.clamp(min=1e-3), 0.0)
-        excess = (kept * gap - self.s.drift * chance).sum() / kept.sum().clamp(min=1e-12)
+        excess = (kept * gap - window.DRIFT * chance).sum() / kept.sum().clamp(min=1e-12)
         return mass / (1 + mass * excess.clamp(min=0))
 
     @staticmethod
@@ -194,11 +197,11 @@ def measure(rounds: int) -> dict[str, float]:
                 candidates[name] = lambda z=z, y=y, u=mixtures: u.update(z, y, generator)
     real = warm(10, MixtureSettings())
     z, y = batch(10, 0)
-    candidates["batched, 10 in the batch, 10 known, with challenges"] = lambda: real.update(
+    candidates["batched, 10 in the batch, 10 known, with clustering"] = lambda: real.update(
         z, y, generator
     )
-    often = warm(10, MixtureSettings(reseed_every=1))
-    candidates["batched, 10 in the batch, 10 known, all challenged"] = lambda: often.update(
+    often = warm(10, from_mapping(MixtureSettings, {"start.again": 1}))
+    candidates["batched, 10 in the batch, 10 known, all clustered"] = lambda: often.update(
         z, y, generator
     )
     candidates["CE step of the MLP"] = cross_entropy_step()
@@ -222,9 +225,9 @@ def main() -> None:
         found["batched, 50 in the batch, 100 known"],
     )
     spread = [found[f"batched, 10 in the batch, {n} known"] for n in KNOWN]
-    # of all points a class gets, one challenge falls on reseed_every of them
-    share = POINTS / MixtureSettings().reseed_every / 10
-    extra = share * (found["batched, 10 in the batch, 10 known, all challenged"] - ten)
+    # of all points a class gets, one clustering falls on start.again of them
+    share = POINTS / (MixtureSettings().start.again or 1) / 10
+    extra = share * (found["batched, 10 in the batch, 10 known, all clustered"] - ten)
     bars = {
         "loop / batched, 10 classes (bar 4)": found["loop, 10 in the batch"] / ten,
         "loop / batched, 50 classes (bar 15)": found["loop, 50 in the batch"] / fifty,

@@ -59,13 +59,12 @@ RUNS: dict[str, dict[str, Any]] = {
     "otc-fit-refit": otc(fit="refit", refit_every=5, em_passes=2, reseed_every=0),
     "otc-debiased": otc(**PAPER, objective="debiased", floor=0.01, eps=0.3, descents=2),
     "otc-nll": otc(**PAPER, objective="nll", components=2, preserve_features="sum"),
-    "otc-dual": otc(**PAPER, cost="euclidean", samples=6, hard=True, temperature=0.8,
-                    potential_steps=2, preserve_features="mean", window=8),
+    "otc-phi": otc(**PAPER, cost="euclidean", samples=6, temperature=0.8, potential_steps=2,
+                   preserve_features="mean", window=8),
     "otc-flood": otc(admission="flood", choice="centroids", preserve=0.0, components=1),
-    "otc-window": otc(queue=32, window=8, horizon=40.0, drift=0.0, relax=1.0, eps=0.7,
-                      shrinkage=0.4, reseed_every=20, pooling=0.1, ridge=0.3),
-    "otc-relaxed": otc(relax=0.0, window=0, preserve_form="printed", preserve_features="one",
-                       fused=False, ema=0.0, readout="mahalanobis"),
+    "otc-queue": otc(queue=32, window=8, shrinkage=0.4, reseed_every=20),
+    "otc-apart": otc(window=0, preserve_form="printed", preserve_features="one", fused=False,
+                     ema=0.0, readout="mahalanobis"),
     "otc-refresh": otc(refresh=True, reoffer=False, epochs=2, watched=16),
     "otc-resnet": otc(**SMALL_NET, readout="product"),
 }  # fmt: skip
@@ -74,7 +73,7 @@ STOPPED = (
     "otc",
     "gsa",
     "bic",
-    "otc-dual",
+    "otc-phi",
 )  # stopped in the middle and resumed by the new tree
 
 CLASSIFIERS: dict[str, dict[str, Any]] = {

@@ -102,7 +102,7 @@ def plan() -> Callable[..., Any]:
         values = SMALL | changes
         if method == "finetune":
             values = {k: v for k, v in values.items() if k not in ("memory", "replay")}
-        return Plan(method, registry.get(method).settings_type(**values))
+        return Plan(method, registry.make_settings(method, values))
 
     return make
 

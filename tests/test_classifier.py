@@ -596,3 +596,20 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_the_memory_holds_500_unless_told() -> None:
     assert ocil.Classifier().memory == 500
+
+
+@pytest.mark.parametrize("chosen", [{"dual": {"eps": 0.3}}, {"dual.eps": 0.3}])
+@pytest.mark.parametrize("net", ["mlp", "identity"])
+def test_options_of_a_group_are_given_saved_and_changed(
+    tmp_path: Path, net: str, chosen: dict[str, Any]
+) -> None:
+    x, y = np.random.default_rng(0).random((40, 6), dtype=np.float32), np.arange(40) % 3
+    model = ocil.Classifier("otc", net=net, objective="dual", **chosen).partial_fit(x, y)
+    model.save(tmp_path / "a.ocil")
+    loaded = ocil.load(tmp_path / "a.ocil")
+    assert loaded.state_sha256() == model.state_sha256()
+    assert loaded.get_params()["dual.eps"] == 0.3
+    other = type(loaded)(**loaded.get_params()).set_params(**{"dual.eps": 0.5})
+    assert other.get_params()["dual.eps"] == 0.5
+    with pytest.raises(OcilError, match=r"dual\.eps has no effect with objective = sinkhorn"):
+        ocil.Classifier("otc", **chosen).partial_fit(x, y)

@@ -18,6 +18,7 @@ from ocil.cli import COMMANDS
 from ocil.commands.run import plan_from_words
 from ocil.errors import OcilError, Stopped
 from ocil.learners import registry
+from ocil.settings import to_mapping
 
 Ocil = Callable[..., Any]
 
@@ -256,3 +257,23 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(["bash", "-c", call], capture_output=True, text=True)
     assert done.stdout.strip() == "0"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--watched 16", "Unknown flag --watched. It is now --mixture-replay."),
+        ("--fit task", "Unknown flag --fit. It is now --objective."),
+        ("--window 8", "Unknown flag --window. It is now --window.points."),
+        ("--no-reoffer", "Unknown flag --no-reoffer. It is now --offer-every-epoch."),
+        ("--dual.esp 1", "Unknown flag --dual.esp. Did you mean '--dual.eps'?"),
+        ("--dual.eps 0.3", "Setting dual.eps has no effect with objective = sinkhorn;"),
+        ("--objective em --em.passes 3", "Setting em.passes has no effect with objective = em;"),
+    ],
+)
+def test_flags_of_groups_and_former_flags(words: str, said: str) -> None:
+    with pytest.raises(OcilError) as caught:
+        plan_from_words("otc", words.split())
+    assert str(caught.value).startswith(said)
+    plan, _ = plan_from_words("otc", ["--objective", "dual", "--dual.eps", "0.3"])
+    assert to_mapping(plan.settings)["dual.eps"] == 0.3

@@ -6,7 +6,6 @@ contract of `ocil.learners.learner` is broken. They use small synthetic images a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 
 from ocil.learners.learner import Learner
 from ocil.session import Session
-from ocil.settings import Settings
+from ocil.settings import Settings, from_mapping
 
 SHAPE = (1, 8, 8)
 Kind = type[Learner]
@@ -25,7 +24,7 @@ def small_settings(kind: Kind, **changes: Any) -> Settings:
     base = kind.settings_type()
     memory = None if base.memory is None else 20
     toy = {"memory": memory, "net": "mlp", "width": 16, "augment": "none", "lr": 5e-3, "ema": 0.9}
-    return dataclasses.replace(base, **(toy | changes))
+    return from_mapping(kind.settings_type, toy | changes)
 
 
 def make(kind: Kind, **changes: Any) -> Session:

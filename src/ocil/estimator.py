@@ -49,7 +49,7 @@ class Estimator:
     def set_params(self, **params: Any) -> Any:
         """Change arguments; they count from the next start (`fit`, or the first `partial_fit`)."""
         for name, value in params.items():
-            if "__" in name or not name.isidentifier():
+            if "__" in name or not name.replace(".", "").isidentifier():
                 raise BadInput(f"Invalid parameter {name!r} for Classifier: it has no parts.")
             if name in self._named():
                 setattr(self, name, value)

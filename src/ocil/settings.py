@@ -8,37 +8,34 @@ record. `resolve` is where all layers meet; later ones win:
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import hashlib
 import json
-import math
-import operator
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from ocil.errors import OcilError, suggest
+from ocil.fields import (
+    Checked,
+    Field,
+    Fields,
+    Role,
+    checked,
+    fields_of,
+    from_mapping,
+    setting,
+    to_mapping,
+    without_effect,
+)
 
-# result: decides what is learned. measure: what is looked at on the way. keep: what is written
-# beside the record. machine: how the run is carried out. name: stands for other settings.
-Role = Literal["result", "measure", "keep", "machine", "name"]
-
-
-def setting(default: Any, *, role: Role = "result", costs: bool = True, **limits: float) -> Any:
-    """A field. `costs`: whether it changes the time of a batch. Limits: low, high, above, below.
-
-    Without limits a number must be at least 0; every number must be finite.
-    """
-    return dataclasses.field(
-        default=default, metadata={"role": role, "costs": costs, "limits": limits}
-    )
+__all__ = [
+    "Checked", "Field", "Fields", "Method", "Role", "Settings", "checked", "fields_of",
+    "from_mapping", "job_id", "resolve", "setting", "to_mapping", "upgrade", "with_role",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """What every method understands; a method's own settings inherit from this."""
 
     data: str = "digits"
@@ -107,102 +104,6 @@ class Settings:
     device: str = setting("cpu", role="machine", costs=False)
     """cpu, cuda or mps."""
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                _check_range(field.name, value, field.metadata.get("limits", {}))
-
-
-def _check_range(name: str, value: float, limits: Mapping[str, float]) -> None:
-    """One sentence for a number that is not finite or beyond a limit of its field."""
-    bounds = limits if "above" in limits else {"low": 0, **limits}
-    rules = {
-        "above": ("above", operator.gt),
-        "low": ("at least", operator.ge),
-        "below": ("below", operator.lt),
-        "high": ("at most", operator.le),
-    }
-    sound = all(rules[key][1](value, limit) for key, limit in bounds.items())
-    if not sound or not math.isfinite(value) or (isinstance(value, int) and value >= 2**63):
-        wanted = [f"{rules[key][0]} {limit}" for key, limit in bounds.items()]
-        wanted += ["finite"] if isinstance(value, float) else ["below 2^63"] if sound else []
-        raise OcilError(f"Setting {name} is {value} but must be {' and '.join(wanted)}.")
-
-
-S = TypeVar("S", bound=Settings)
-
-
-# ------------------------------------------------------------------ fields as plain data
-
-
-class Field(NamedTuple):
-    """What is known of a setting without the code of its method."""
-
-    types: tuple[str, ...]  # of bool, int, float, str, none (and, for flags, Path and tuple)
-    choices: tuple[Any, ...]  # what else it may be
-    default: Any
-    frozen: Any  # its first default: that of records made before it existed, and of job ids
-    role: Role = "result"
-    costs: bool = True
-    help: str = ""
-
-    @property
-    def wanted(self) -> str:
-        return " or ".join([*self.types, *map(repr, self.choices)])
-
-    def coerced(self, key: str, value: Any, where: str) -> Any:
-        """Exactly what the field takes (and an int where a float is asked for), or one sentence."""
-        if type(value) is int and abs(value) >= 2**64:
-            bits = value.bit_length()
-            raise OcilError(f"Setting {key} in {where} has {bits} bits but must be below 2^63.")
-        plain = {bool: "bool", int: "int", float: "float", str: "str", type(None): "none"}
-        if plain.get(type(value)) in self.types:
-            return value
-        if type(value) is int and "float" in self.types:
-            return float(value)
-        if isinstance(value, str) and value in self.choices:
-            return value
-        raise OcilError(f"Setting {key} in {where} is {_shown(value)} but must be {self.wanted}.")
-
-
-def _shown(value: Any) -> str:
-    """A value for a sentence; what is long, or cannot be written, is cut short."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits within
-        text = type(value).__name__
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-Fields = Mapping[str, Field]
-
-
-@functools.cache
-def fields_of(kind: type) -> dict[str, Field]:
-    """The fields of a dataclass of settings, in order."""
-    hints = typing.get_type_hints(kind)
-    found = {}
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        union = typing.get_origin(hint) in (types.UnionType, typing.Union)
-        options = typing.get_args(hint) if union else (hint,)
-        literal = [o for o in options if typing.get_origin(o) is Literal]
-        found[field.name] = Field(
-            tuple(_named(o) for o in options if o not in literal),
-            tuple(value for option in literal for value in typing.get_args(option)),
-            field.default,
-            field.default,
-            field.metadata.get("role", "result"),
-            field.metadata.get("costs", True),
-        )
-    return found
-
-
-def _named(option: Any) -> str:
-    kind = typing.get_origin(option) or option
-    return "none" if kind is type(None) else kind.__name__
-
 
 def with_role(*roles: Role) -> frozenset[str]:
     """Names of the shared settings that have one of these roles; a method's own are results."""
@@ -211,23 +112,6 @@ def with_role(*roles: Role) -> frozenset[str]:
 
 # What changes how a run is carried out or kept, not the question it answers.
 NOT_IN_JOB = with_role("machine", "keep")
-
-
-def from_mapping(kind: type[S], values: Mapping[str, Any], where: str = "the settings") -> S:
-    """Build settings from plain data; an unknown key or a wrong type is an error that says so."""
-    return kind(**checked(fields_of(kind), values, where))
-
-
-def checked(fields: Fields, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values if all keys are known and all types are right; ranges are checked later."""
-    for key in values:
-        if key not in fields:
-            raise OcilError(f"Unknown setting '{key}' in {where}.{suggest(key, fields)}")
-    return {key: fields[key].coerced(key, value, where) for key, value in values.items()}
-
-
-def to_mapping(settings: Settings) -> dict[str, Any]:
-    return dataclasses.asdict(settings)
 
 
 # ------------------------------------------------------------------ layers and identity
@@ -276,7 +160,12 @@ def resolve(
         key = "/".join([name, data, str(memory)][: level + 1])
         if key in method.presets:
             values, used = values | dict(method.presets[key]), key
-    return checked(method.fields, values | asked, "the settings"), used
+    values = checked(method.fields, values | asked, "the settings")
+    for key, why in without_effect(method.fields, values).items():
+        if values[key] != method.fields[key].default and key in asked:
+            raise OcilError(why)
+        values[key] = method.fields[key].default
+    return values, used
 
 
 def job_id(method: Method, settings: Mapping[str, Any]) -> str:
@@ -285,10 +174,11 @@ def job_id(method: Method, settings: Mapping[str, Any]) -> str:
     So a new setting changes no id, and neither does a new default.
     """
     frozen = {key: field.frozen for key, field in method.fields.items()}
+    idle = {"preset", *NOT_IN_JOB, *without_effect(method.fields, settings)}
     question = {
         key: value
         for key, value in settings.items()
-        if key not in NOT_IN_JOB and key != "preset" and (key, value) not in frozen.items()
+        if key not in idle and (key, value) not in frozen.items()
     }
     text = json.dumps({"method": method.method, **question}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -297,6 +187,11 @@ def job_id(method: Method, settings: Mapping[str, Any]) -> str:
 def upgrade(method: Method, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of an older record, run folder or model file in today's names, none missing.
 
-    What is not there was made before the setting existed and has its frozen default.
+    What is not there was made before the setting existed and has its frozen default; what has no
+    effect has today's.
     """
-    return {key: field.frozen for key, field in method.fields.items()} | dict(settings)
+    names = {old: name for name, field in method.fields.items() for old in field.was}
+    given = {names.get(key, key): value for key, value in settings.items()}
+    values = {key: field.frozen for key, field in method.fields.items()} | given
+    idle = without_effect(method.fields, values)
+    return values | {key: method.fields[key].default for key in idle}

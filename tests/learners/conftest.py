@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ocil import rng
+from ocil.fields import from_mapping
 from ocil.learners import registry
 from ocil.learners.learner import Learner
 from ocil.stream import Batch
@@ -23,7 +24,7 @@ def learner() -> Callable[..., Learner]:
         values = {"width": 6, "lr": 0.01, "seed": 3, "memory": 20, "replay": 7, "batch": 5}
         if method == "finetune":
             values = {"width": 6, "lr": 0.01, "seed": 3, "batch": 5}
-        settings = kind.settings_type(**(values | changes))
+        settings = from_mapping(kind.settings_type, values | changes)
         return kind(settings, shape, rng.generators(settings.seed))
 
     return make

@@ -138,11 +138,11 @@ def test_what_is_held_out_is_never_trained_on(learner: Make, batches: Batches, e
     assert set(bic.held.labels) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize(("reoffer", "seen"), [(False, 13), (True, 26)])
+@pytest.mark.parametrize(("again", "seen"), [(False, 13), (True, 26)])
 def test_later_epochs_offer_again_or_not(
-    learner: Make, batches: Batches, reoffer: bool, seen: int
+    learner: Make, batches: Batches, again: bool, seen: int
 ) -> None:
-    bic = learner("bic", reoffer=reoffer, epochs=2)  # two of 20 held
+    bic = learner("bic", offer_every_epoch=again, epochs=2)  # two of 20 held
     for epoch in range(2):
         for batch in batches(3):
             bic.learn(replace(batch, epoch=epoch, epochs=2))

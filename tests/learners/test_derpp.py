@@ -139,11 +139,11 @@ def test_two_draws_of_the_replay_batch_go_through_the_net(learner: Make, batches
     assert ours.backbone_images == 2 * (5 + (5 + 2 * 5) + (5 + 2 * 7))
 
 
-@pytest.mark.parametrize(("reoffer", "seen"), [(True, 30), (False, 15)])
+@pytest.mark.parametrize(("again", "seen"), [(True, 30), (False, 15)])
 def test_later_epochs_offer_again_or_not(
-    learner: Make, batches: Batches, reoffer: bool, seen: int
+    learner: Make, batches: Batches, again: bool, seen: int
 ) -> None:
-    ours = learner("derpp", reoffer=reoffer, epochs=2)
+    ours = learner("derpp", offer_every_epoch=again, epochs=2)
     for epoch in range(2):
         for batch in batches(3):
             ours.learn(replace(batch, epoch=epoch, epochs=2))

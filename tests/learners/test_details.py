@@ -19,17 +19,17 @@ Make = Callable[..., Learner]
 Batches = Callable[..., list[Batch]]
 
 
-@pytest.mark.parametrize("reoffer", [True, False])
+@pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("method", ["derpp", "otc"])
 def test_an_image_is_offered_in_the_first_epoch_or_in_each(
-    learner: Make, batches: Batches, method: str, reoffer: bool
+    learner: Make, batches: Batches, method: str, again: bool
 ) -> None:
-    made = learner(method, reoffer=reoffer, epochs=2)
+    made = learner(method, offer_every_epoch=again, epochs=2)
     offered = []
     for epoch in range(2):
         made.learn(replace(batches(1)[0], epoch=epoch, epochs=2))
         offered.append(made.memory.seen)
-    assert offered == [5, 10 if reoffer else 5]
+    assert offered == [5, 10 if again else 5]
 
 
 def test_co2ls_classifier_starts_from_zero(learner: Make, batches: Batches) -> None:

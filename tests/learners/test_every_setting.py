@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 
 from ocil import checks
 from ocil.learners import registry
-from ocil.settings import Settings, fields_of
+from ocil.learners.otc_settings import OtcSettings
+from ocil.settings import Settings, fields_of, to_mapping
 
 SHARED = ("memory", "replay", "steps", "width", "augment", "retrieval", "optimizer", "lr",
           "momentum", "weight_decay", "ema")  # fmt: skip
 # What a setting needs to have a say at all, and other values than the nearest.
-DUAL = {"objective": "dual"}
+DUAL = {"objective": "dual", "start.points": 6}
 TWICE = {"epochs": 2}
-EARLY = {"seed_points": 6}
+EARLY = {"start.points": 6}
 NEEDS: dict[str, dict[str, Any]] = {
-    "momentum": {"optimizer": "sgd"}, "reoffer": TWICE, "schedule": {"epochs": 4}, "ramp": TWICE,
+    "momentum": {"optimizer": "sgd"}, "offer_every_epoch": TWICE, "schedule": {"epochs": 4},
+    "ramp": TWICE,
     "onpro.mixup_top": {"mixup": 1.0}, "onpro.mixup_shape": {"mixup": 1.0, "guided": 1.0},
     "sbs.quick": {"enough": 1}, "sbs.slow": {"enough": 1}, "co2l": {"linear_epochs": 3},
     "aser": {"candidates": 9, "replay": 3},
-    "otc.refit_every": {"fit": "refit", "refit_every": 3}, "otc.em_passes": {"fit": "task"},
-    "otc.pairing": DUAL, "otc.cost": DUAL, "otc.samples": DUAL, "otc.temperature": DUAL,
-    "otc.hard": DUAL, "otc.potential_steps": DUAL, "otc.descents": {"objective": "nll"},
-    "otc.preserve_features": {"preserve_form": "printed"},
-    "otc.admission": {"choice": "centroids"}, "otc.floor": {"floor": 0.1, "shrinkage": 0.0},
-    "otc.seed_points": EARLY, "otc.horizon": EARLY | {"window": 2, "queue": 8},
-    "otc.drift": EARLY | {"window": 2, "queue": 8}, "otc.window": EARLY | {"window": 4},
-    "otc.reseed_every": EARLY | {"queue": 8, "window": 4, "reseed_every": 8},
-    "otc.queue": EARLY | {"queue": 16, "window": 4}, "otc.relax": EARLY, "otc.eps": EARLY,
-    "otc.components": EARLY, "geodl.adaptive": {"classes_per_task": 3},
+    "otc.em.every": {"objective": "refit-em", "em.every": 3},
+    "otc.em.passes": {"objective": "task-em"}, "otc.admission": {"choice": "centroids"},
+    **{f"otc.{name}": DUAL for name in fields_of(OtcSettings) if name.startswith("dual.")},
+    "otc.dual.floor": DUAL | {"dual.floor": 0.1, "shrinkage": 0.0},
+    "otc.start.points": EARLY, "otc.start.seeding": EARLY,
+    "otc.start.again": EARLY | {"window.queue": 8, "window.points": 4, "start.again": 8},
+    "otc.window.queue": EARLY | {"window.queue": 16, "window.points": 4},
+    "otc.window.points": EARLY | {"window.points": 4}, "otc.components": EARLY,
+    "geodl.adaptive": {"classes_per_task": 3},
 }  # fmt: skip
 # Other values than the next best, which would change nothing in so short a stream.
 OTHER: dict[str, Any] = {
-    "augment": "affine", "memory": 9, "replay": 2, "otc.watched": 2, "otc.samples": 3,
-    "otc.reseed_every": 0, "otc.queue": 8, "otc.horizon": 1.0, "otc.drift": 0.0, "otc.pooling": 0.5,
-    "otc.seed_points": 9, "held": 0.4, "aser.candidates": 4, "aser.neighbours": 1,
+    "augment": "affine", "memory": 9, "replay": 2, "otc.mixture_replay": 2,
+    "otc.dual.samples": 3, "otc.start.again": None, "otc.start.seeding": "random",
+    "otc.window.queue": 8, "otc.start.points": 9, "held": 0.4,
+    "aser.candidates": 4, "aser.neighbours": 1,
     "co2l.linear_batch": 4, "geodl.subspace": 2, "gsa.current": 2, "gsa.warmup": 1,
     "projection": 4, "replay_per_class": 1, "onpro.guided": 1.0, "onpro.mixup": 1.0,
     "sbs.quick": 0.8, "sbs.slow": 0.8, "sbs.enough": 1,
@@ -56,9 +58,8 @@ WITHOUT: dict[str, str] = {
 
 
 def other(kind: type[Settings], name: str, value: Any) -> Any:
-    hint = get_type_hints(kind)[name]
-    if get_origin(hint) is Literal:
-        return next(choice for choice in get_args(hint) if choice != value)
+    if choices := fields_of(kind)[name].choices:
+        return next(choice for choice in choices if choice != value)
     if isinstance(value, bool):
         return not value
     if isinstance(value, float):
@@ -103,7 +104,7 @@ def test_another_value_changes_something(method: str, name: str) -> None:
     small = {"replay": 6, "batch": 6} if kind().memory is not None else {"batch": 6}
     for key in (name, method, f"{method}.{name}"):
         small |= NEEDS.get(key, {})
-    before = getattr(checks.small_settings(registry.get(method), **small), name)
+    before = to_mapping(checks.small_settings(registry.get(method), **small))[name]
     wanted = [OTHER[key] for key in (f"{method}.{name}", name) if key in OTHER]
     new = wanted[0] if wanted else other(kind, name, before)
     assert new != before

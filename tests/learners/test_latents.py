@@ -48,7 +48,7 @@ def test_points_and_centroids_share_a_space_and_change_nothing(method: str) -> N
 
 
 def test_the_mixtures_of_otc_are_told_with_weights_and_variances() -> None:
-    session = trained("otc", components=3, seed_points=4)
+    session = trained("otc", components=3, **{"start.points": 4})
     assert isinstance(session.learner, Otc)
     mixtures, found = session.learner.mixtures, session.learner.centroids()
     active = mixtures.active

@@ -8,23 +8,7 @@ import torch
 from ocil import checks
 from ocil.errors import OcilError
 from ocil.learners.otc import Otc
-from ocil.memory import policies
-
-
-def test_centroids_take_turns_and_classes_take_turns():
-    # class 0: items 0, 1, 4; class 1: items 2, 3
-    distances = [[5, 1], [1, 9], [2, 2], [1, 7], [2, 3]]
-    labels = [0, 0, 1, 1, 0]
-    # centroid 0 of class 0 takes 1, then centroid 1 takes 0, then 4; class 1: 3, then 2
-    assert policies.by_centroids(distances, labels) == [1, 3, 0, 2, 4]
-    # started one turn later: class 1 leads, and the second centroids choose first
-    assert policies.by_centroids(distances, labels, start=1) == [2, 0, 3, 1, 4]
-
-
-def test_every_centroid_gets_its_turn_where_few_items_enter():
-    """With one slot a batch the memory must not hold the neighbours of one centroid only."""
-    first = [policies.by_centroids([[0, 1], [1, 0]], [3, 3], start)[0] for start in range(4)]
-    assert first == [0, 1, 0, 1]
+from ocil.mixture import distances
 
 
 @pytest.mark.parametrize("preset", ["paper", "paper-literal"])
@@ -89,17 +73,18 @@ def test_features_that_never_change_are_looked_into_as_well():
 
 
 def test_settings_out_of_range_are_refused_by_their_own_name():
-    wrong = {"ridge": 2, "pooling": -1, "tau": 0, "preserve": -1, "distill": float("nan"),
-             "horizon": -1, "eps": float("inf"), "floor": float("inf"), "descents": 0}  # fmt: skip
+    wrong = {"tau": 0, "preserve": -1, "distill": float("nan"), "mixture_replay": 0,
+             "dual.eps": float("inf"), "dual.floor": float("inf"), "dual.descents": 0}  # fmt: skip
     for name, value in wrong.items():
         with pytest.raises(OcilError, match=f"^Setting {name} is .* but must be (at least|above)"):
-            checks.small_settings(Otc, **{name: value})
+            checks.small_settings(Otc, **{"objective": "dual", name: value})
     with pytest.raises(OcilError, match="leaves nothing to choose at random"):
-        checks.small_settings(Otc, admission="flood", choice="random")
+        checks.small_settings(Otc, admission="closest", choice="random")
 
 
-def test_no_ridge_is_no_failure():
-    session = checks.make(Otc, ridge=0.0)
+def test_no_ridge_is_no_failure(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(distances, "RIDGE", 1e-5)
+    session = checks.make(Otc)
     checks.feed(session, checks.TWO_TASKS, batches=4)
     scores = session.learner.scores(checks.images([3, 1, 0, 2]), "mahalanobis-full")
     assert scores.isfinite().all()
@@ -107,12 +92,12 @@ def test_no_ridge_is_no_failure():
 
 def test_the_literal_memory_floods_and_the_reservoir_does_not():
     shares = {}
-    for admission in ("flood", "reservoir"):
+    for admission in ("closest", "reservoir"):
         session = checks.make(Otc, admission=admission, components=2, choice="centroids")
         checks.feed(session, ((0, 1), (2, 3), (4, 5)), batches=40)
         kept = session.learner.memory.columns["y"][:20].tolist()
         shares[admission] = sum(label >= 4 for label in kept) / 20
-    assert shares["flood"] > 0.8
+    assert shares["closest"] > 0.8
     assert shares["reservoir"] < 0.7
 
 
@@ -149,7 +134,7 @@ def test_images_through_the_backbone():
 
 
 def test_the_mixtures_may_watch_a_part_of_the_replay():
-    session = checks.make(Otc, memory=20, watched=5, retrieval="balanced", distill=0.0)
+    session = checks.make(Otc, memory=20, mixture_replay=5, retrieval="balanced", distill=0.0)
     checks.feed(session, checks.TWO_TASKS, batches=20)
     learner = session.learner
     before, points = learner.backbone_images, learner.mixtures.store.host("count").copy()
@@ -188,13 +173,13 @@ def test_the_product_of_two_readings_needs_a_head():
 
 
 def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant():
-    session = checks.make(Otc, ridge=0.2)
+    session = checks.make(Otc)
     checks.feed(session, checks.TWO_TASKS, batches=20)
     learner = session.learner
     x = checks.images([0, 1, 2, 3, 3, 1])
     z = torch.nn.functional.normalize(learner.encode(learner.latent, x), dim=1).double()
     shared = learner.pooled.covariance.double()
-    shared = 0.8 * shared + 0.2 * shared.diagonal().mean() * torch.eye(len(shared))
+    shared = 0.9 * shared + 0.1 * shared.diagonal().mean() * torch.eye(len(shared))
     mean = learner.mixtures.merged()[0].double()
     slopes = torch.linalg.solve(shared, mean.T)  # (d, C)
     expected = z @ slopes - 0.5 * (mean.T * slopes).sum(0)
@@ -207,7 +192,7 @@ def test_one_gaussian_a_class_with_a_shared_covariance_is_a_linear_discriminant(
 
 
 def test_the_euclidean_read_out_asks_the_closest_centroid():
-    session = checks.make(Otc, readout="euclidean", components=2, seed_points=4)
+    session = checks.make(Otc, readout="euclidean", components=2, **{"start.points": 4})
     checks.feed(session, checks.TWO_TASKS, batches=6)
     one, x = session.learner, checks.images([0, 1, 2, 3])
     z = torch.nn.functional.normalize(one.encode(one.latent, x), dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +14,11 @@ from ocil import checks
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.otc import Otc
-from ocil.learners.otc_settings import OtcSettings, mixture_settings
+from ocil.learners.otc_settings import OtcSettings
+from ocil.mixture.mixtures import Mixtures, Objective
+from ocil.mixture.refit import EmSettings, Refit
 from ocil.session import Session
+from ocil.settings import setting
 from ocil.stream import Batch
 
 PARAMETERS = ("mu", "var", "log_pi")
@@ -24,13 +27,13 @@ THREE_TASKS = (*checks.TWO_TASKS, (4, 5))
 
 @dataclass(frozen=True)
 class TaskSettings(OtcSettings):
-    fit: Literal["follow", "task", "refit"] = "task"
+    objective: Objective = "task-em"
 
 
 @dataclass(frozen=True)
 class RefitSettings(OtcSettings):
-    fit: Literal["follow", "task", "refit"] = "refit"
-    refit_every: int = 7
+    objective: Objective = "refit-em"
+    em: EmSettings = setting(EmSettings(every=7))
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ def test_the_contract_holds(settings: type[OtcSettings], check: Any) -> None:
     check(variant(settings))
 
 
+def fitted(mixtures: Mixtures) -> list[int]:
+    assert isinstance(mixtures.mover, Refit)
+    return mixtures.mover.fitted.tolist()
+
+
 def parameters(session: Session, classes: list[int]) -> dict[str, torch.Tensor]:
     store = session.learner.mixtures.store
     return {name: store[name][classes].clone() for name in PARAMETERS}
@@ -59,26 +67,26 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def test_by_default_it_is_told_of_no_task():
     assert not checks.make(Otc).learner.needs_tasks
-    assert checks.make(Otc, fit="task").learner.needs_tasks
-    assert not checks.make(Otc, fit="refit").learner.needs_tasks
+    assert checks.make(Otc, objective="task-em").learner.needs_tasks
+    assert not checks.make(Otc, objective="refit-em").learner.needs_tasks
     assert checks.make(Otc, refresh=True).learner.needs_tasks
 
 
 def test_fitted_by_task_a_class_is_fixed_bit_for_bit():
-    session = checks.make(Otc, fit="task")
+    session = checks.make(Otc, objective="task-em")
     checks.feed(session, THREE_TASKS[:1], batches=10)
     mixtures, first = session.learner.mixtures, parameters(session, [0, 1])
-    assert mixtures.fitted.tolist() == [1, 1] and bool(mixtures.active.all())
+    assert fitted(mixtures) == [1, 1] and bool(mixtures.active.all())
     weights = [w.clone() for w in session.learner.model.parameters()]
     checks.feed(session, THREE_TASKS[1:], batches=10)
     assert same(parameters(session, [0, 1]), first)
-    assert mixtures.fitted.tolist() == [1] * 6
+    assert fitted(mixtures) == [1] * 6
     live = list(session.learner.model.parameters())
     assert not torch.equal(live[0], weights[0])  # the features have moved on
 
 
 def test_the_fit_of_a_task_is_to_all_its_images():
-    session = checks.make(Otc, fit="task", memory=5)
+    session = checks.make(Otc, objective="task-em", memory=5)
     learner = session.learner
     checks.feed(session, ((0, 1),), batches=10)
     seen = [(b + i) % 2 for b in range(10) for i in range(6)]
@@ -90,7 +98,7 @@ def test_the_fit_of_a_task_is_to_all_its_images():
 
 
 def test_a_refit_comes_every_n_steps_and_nothing_moves_between():
-    session = checks.make(Otc, fit="refit", refit_every=4)
+    session = checks.make(Otc, objective="refit-em", **{"em.every": 4})
     learner, moved = session.learner, []
     for b in range(12):
         labels = [0, 1, 0, 1, 0, 1]
@@ -99,7 +107,7 @@ def test_a_refit_comes_every_n_steps_and_nothing_moves_between():
         moved.append(not before or not same(before, parameters(session, [0, 1])))
     # the stand-in follows until the first fit
     assert moved == [True] * 4 + [False] * 3 + [True] + [False] * 3 + [True]
-    assert learner.mixtures.fitted.tolist() == [3, 3]
+    assert fitted(learner.mixtures) == [3, 3]
     before = learner.backbone_images
     for b in range(4):  # the memory goes through the net once in four steps
         session.learn(checks.images(labels, seed=b), labels)
@@ -107,7 +115,7 @@ def test_a_refit_comes_every_n_steps_and_nothing_moves_between():
 
 
 def test_a_refit_is_to_the_memory_through_the_averaged_net():
-    session = checks.make(Otc, fit="refit", refit_every=20, seed_points=64)
+    session = checks.make(Otc, objective="refit-em", **{"em.every": 20, "start.points": 64})
     checks.feed(session, ((0, 1),), batches=20)
     learner = session.learner
     kept = learner.memory.read(range(len(learner.memory)))
@@ -121,7 +129,7 @@ def test_a_refresh_takes_the_task_and_the_memory_through_the_mixtures_once(monke
     session = checks.make(Otc, refresh=True, batch=6, replay=10)
     learner = session.learner
     checks.feed(session, checks.TWO_TASKS, batches=8)
-    told, seen, images = [], learner.mixtures.counts.clone(), learner.backbone_images
+    told, seen, images = [], learner.mixtures.store["count"].clone(), learner.backbone_images
     update = learner.mixtures.update
     monkeypatch.setattr(learner.mixtures, "update", lambda *it: (told.append(it[:2]), update(*it)))
     x, y = checks.images([0] * 9, seed=7), torch.full((9,), 2)
@@ -132,7 +140,7 @@ def test_a_refresh_takes_the_task_and_the_memory_through_the_mixtures_once(monke
     found = torch.cat([part for part, _ in told])
     assert [len(part) for part, _ in told[:-1]] == [16] * (len(told) - 1)
     assert torch.equal(torch.sort(found.sum(1)).values, torch.sort(z.sum(1)).values)
-    assert torch.equal(learner.mixtures.counts - seen, torch.bincount(labels, minlength=4))
+    assert torch.equal(learner.mixtures.store["count"] - seen, torch.bincount(labels, minlength=4))
     assert learner.backbone_images - images == len(labels)
 
 
@@ -163,9 +171,9 @@ def test_the_learning_rate_falls_with_the_epochs():
     assert rates == pytest.approx([5e-3] * 7 + [5e-4] * 2 + [5e-5])
 
 
-@pytest.mark.parametrize(("reoffer", "offered"), [(True, 18), (False, 6)])
-def test_later_epochs_offer_images_again_if_told_to(reoffer: bool, offered: int):
-    session = checks.make(Otc, reoffer=reoffer, epochs=3)
+@pytest.mark.parametrize(("again", "offered"), [(True, 18), (False, 6)])
+def test_later_epochs_offer_images_again_if_told_to(again: bool, offered: int):
+    session = checks.make(Otc, offer_every_epoch=again, epochs=3)
     labels = [0, 1, 0, 1, 0, 1]
     for epoch in range(3):
         session.learn(checks.images(labels), labels, epoch=epoch)
@@ -178,46 +186,45 @@ def test_the_offline_preset_has_the_epochs_and_batches_of_derpp(data: str, sched
     chosen, name = registry.resolve("otc", {"preset": "offline", "data": data})
     peer, _ = registry.resolve("derpp", {"preset": "reference", "data": data})
     assert name == f"offline/{data}" and chosen["refresh"]
-    for setting in ("epochs", "batch", "schedule", "augment", "width"):
-        assert chosen[setting] == peer[setting]
+    for key in ("epochs", "batch", "schedule", "augment", "width"):
+        assert chosen[key] == peer[key]
     assert chosen["schedule"] == schedule
     assert chosen["replay"] == 2 * peer["replay"]  # which draws twice
 
 
 def test_what_the_objectives_of_em_are():
-    queue = mixture_settings(OtcSettings(objective="batch-em", em_passes=9))
-    assert (queue.passes, queue.memory, queue.window) == (9, 0.0, 64)
-    step = mixture_settings(OtcSettings(objective="em", average="stepwise"))
-    assert (step.passes, step.average, step.window) == (1, "stepwise", 16)
-    fit = mixture_settings(OtcSettings(fit="task", objective="dual"))
-    assert (fit.objective, fit.passes) == ("em", 20)
+    queue = checks.make(Otc, objective="batch-em", **{"em.passes": 9}).learner.mixtures
+    assert (queue.mover.passes, queue.mover.horizon, queue.window) == (9, 0.0, 64)
+    step = checks.make(Otc, objective="stepwise-em").learner.mixtures
+    assert (step.mover.passes, step.mover.stepwise, step.window) == (1, True, 16)
 
 
 def test_settings_that_contradict_each_other():
     with pytest.raises(OcilError, match="refresh moves all mixtures"):
-        OtcSettings(fit="task", refresh=True)
-    with pytest.raises(OcilError, match="refit_every is 0 but must be at least 1"):
-        OtcSettings(refit_every=0)
+        OtcSettings(objective="task-em", refresh=True)
+    with pytest.raises(OcilError, match=r"em\.every is 0 but must be at least 1"):
+        OtcSettings(objective="refit-em", em=EmSettings(every=0))
 
 
 def test_a_stream_of_ones_own_has_no_tasks_to_fit_at():
-    model = ocil.Classifier("otc", memory=20, fit="task")
+    model = ocil.Classifier("otc", memory=20, objective="task-em")
     with pytest.raises(OcilError, match="told where a task ends"):
         model.partial_fit(torch.rand(6, 4).numpy(), [0, 1, 0, 1, 0, 1])
 
 
 def test_where_nothing_is_trained_the_fits_work_as_well():
-    for changes in ({"fit": "refit", "refit_every": 5}, {"fit": "task"}, {"refresh": True}):
+    by_memory = {"objective": "refit-em", "em.every": 5}
+    for changes in (by_memory, {"objective": "task-em"}, {"refresh": True}):
         session = checks.make(Otc, net="identity", ema=0.0, **changes)
         checks.feed(session, checks.TWO_TASKS, batches=10)
         learner = session.learner
-        if "fit" in changes:
-            assert bool((learner.mixtures.fitted > 0).all())
+        if "objective" in changes:
+            assert all(fitted(learner.mixtures))
         right = learner.scores(checks.images([3, 1, 0, 2], seed=5)).argmax(1)
         assert right.tolist() == [0, 1, 2, 3]
 
 
 def test_one_batch_is_enough_for_a_fit():
-    session = checks.make(Otc, fit="refit", refit_every=1)
+    session = checks.make(Otc, objective="refit-em", **{"em.every": 1})
     session.learner.learn(Batch(checks.images([0]), torch.tensor([0])))
-    assert session.learner.mixtures.fitted.tolist() == [1]
+    assert fitted(session.learner.mixtures) == [1]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ocil import augment
 from ocil.learners.learner import Learner
-from ocil.learners.otc_settings import OtcSettings, mixture_settings
-from ocil.memory import policies
-from ocil.mixture import Mixtures
+from ocil.learners.otc_settings import OtcSettings
+from ocil.memory.admission import by_centroids
+from ocil.mixture import Mixtures, distances
 from ocil.nets.heads import grow_head
 from ocil.stream import Batch
 
@@ -47,7 +47,7 @@ class Reference:
         self.held: list[tuple[Tensor, int]] = []
         self.seen = self.classes = self.updates = self.pools = 0
         dim = self.live.head.features
-        self.mixtures = Mixtures(dim, mixture_settings(self.s))
+        self.mixtures = Mixtures(dim, self.s)
         self.covariance = torch.zeros(dim, dim)
         # no AdamW: that turns the rounding of a gradient near zero into a whole step
         self.optimizer = torch.optim.SGD(
@@ -177,7 +177,7 @@ class Reference:
                     best = (far, gap)
             assert best is not None
             seen += torch.outer(best[1], best[1]) / len(y)
-        rate = max(self.s.pooling, 1 / (self.pools + 1))
+        rate = max(distances.FOLLOW, 1 / (self.pools + 1))
         self.covariance = (1 - rate) * self.covariance + rate * seen
         self.pools += 1
         return z
@@ -198,7 +198,7 @@ class Reference:
                  for k in range(self.s.components)]
                 for point, c in zip(z, labels, strict=True)
             ]  # fmt: skip
-            order = policies.by_centroids(far, labels, start)
+            order = by_centroids(far, labels, start)
             taken = [slot for slot in slots if slot >= 0]
             slots = [-1] * n
             for item, slot in zip(order, taken, strict=False):
@@ -219,9 +219,10 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=list(CHANGES))
 def test_otc_is_the_step_written_out_by_hand(
-    learner: Make, batches: Batches, changes: dict[str, Any]
+    learner: Make, batches: Batches, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = {"components": 2, "seed_points": 6, "ema": 0.9, "pooling": 0.2, "memory": 14}
+    monkeypatch.setattr(distances, "FOLLOW", 0.2)
+    few = {"components": 2, "start.points": 6, "ema": 0.9, "memory": 14}
     few |= {"optimizer": "sgd", "momentum": 0.0, "lr": 0.1}
     otc: Any = learner("otc", **few | changes)
     reference = Reference(otc)
@@ -245,7 +246,7 @@ def alike(otc: Any, reference: Reference) -> None:
     mine, wanted = otc.mixtures, reference.mixtures
     torch.testing.assert_close(mine.mu, wanted.mu, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(otc.pooled.covariance, reference.covariance, **close)
-    wanted.load_state_dict(mine.state_dict())
+    wanted.load_state_dict(mine.state_dict(), otc.classes)
     reference.covariance = otc.pooled.covariance.clone()
     assert otc.memory.labels == [label for _, label in reference.held]
     images = torch.stack([image for image, _ in reference.held])
@@ -254,7 +255,7 @@ def alike(otc: Any, reference: Reference) -> None:
 
 def test_where_the_classes_are_the_covariance_is_about_the_nearest_centroid(learner: Make) -> None:
     """Two far centroids: about the farther one the covariance would be a hundred times larger."""
-    otc: Any = learner("otc", components=2, seed_points=6)
+    otc: Any = learner("otc", components=2, **{"start.points": 6})
     otc.add_classes(torch.tensor([0]))
     dim = otc.model.head.features
     otc.mixtures.store.grow(1)
@@ -264,7 +265,7 @@ def test_where_the_classes_are_the_covariance_is_about_the_nearest_centroid(lear
     z[2:, 0] = 10.0
     z[:, 1] = torch.tensor([1.0, -1.0, 1.0, -1.0])
     otc.mixtures.update = lambda *given: None
-    otc.move(z, torch.zeros(4, dtype=torch.int64))
+    otc.update_mixtures(z, torch.zeros(4, dtype=torch.int64))
     expected = torch.zeros(dim, dim)
     expected[1, 1] = 1.0
     torch.testing.assert_close(otc.pooled.covariance, expected)

@@ -101,7 +101,7 @@ def test_draws_do_not_repeat(count: int, wanted: int, seed: int) -> None:
 def test_even_draws_are_spread_and_equally_likely(count: int, wanted: int) -> None:
     draw, counts, runs = generator(3), Counter[int](), 4000
     for _ in range(runs):
-        found = policies.evenly(count, wanted, draw)
+        found = policies.systematic_sample(count, wanted, draw)
         assert len(set(found)) == wanted and min(found) >= 0 and max(found) < count
         gaps = {b - a for a, b in itertools.pairwise(found)}
         assert gaps <= {count // wanted, -(-count // wanted)}

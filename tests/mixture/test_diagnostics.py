@@ -1,11 +1,16 @@
 """Diagnostics: closed forms, unseen classes, JSON-ready numbers."""
 
 import json
+import math
 
 import pytest
 import torch
 
-from ocil.mixture import Mixtures, MixtureSettings, diagnostics
+from ocil.fields import from_mapping
+from ocil.mixture import Mixtures, MixtureSettings, diagnostics, moments
+from ocil.mixture import mixtures as life
+from ocil.mixture.diagnostics import Diagnostics
+from ocil.mixture.kmeans import StartSettings
 
 
 def test_spread_and_floor_closed_forms() -> None:
@@ -19,11 +24,15 @@ def test_spread_and_floor_closed_forms() -> None:
 
 
 @pytest.mark.parametrize("objective", ["sinkhorn", "em", "dual", "nll"])
-def test_variances_at_the_floor_are_those_that_were_held_there(objective: str) -> None:
+def test_variances_at_the_floor_are_those_that_were_held_there(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever an objective takes as its floor: those held by it are equal, the others are not."""
-    settings = MixtureSettings(
-        components=2, objective=objective, floor=0.2, rate_sigma=0.2, prior=0
-    )
+    monkeypatch.setattr(life, "FLOOR", 0.2)
+    monkeypatch.setattr(moments, "PRIOR", 0.0)
+    held = {"dual.floor": 0.2, "dual.rate_sigma": 0.2} if objective in life.GRADIENT else {}
+    given = {"components": 2, "objective": objective, **held}
+    settings = from_mapping(MixtureSettings, given)
     mixtures, g = Mixtures(6, settings), torch.Generator().manual_seed(0)
     scale = torch.tensor([3.0, 1.0, 1.0, 0.1, 0.03, 0.01])
     for _ in range(60):
@@ -54,3 +63,74 @@ def test_describe_is_json_with_none_for_unseen_classes() -> None:
     assert numbers["spread"][1] > 0
     assert 0 < numbers["weight_min"][1] <= numbers["weight_max"][1] < 1
     assert numbers["sigma_25"][1] <= numbers["sigma_50"][1] <= numbers["sigma_75"][1]
+
+
+def mixtures(classes: int = 2) -> tuple[Mixtures, torch.Tensor, torch.Tensor, torch.Generator]:
+    generator = torch.Generator().manual_seed(1)
+    known = Mixtures(6, MixtureSettings(components=2, start=StartSettings(points=8)))
+    z, y = torch.randn(60, 6, generator=generator), torch.arange(60) % classes
+    z += 4 * y[:, None] + 2 * (torch.arange(60)[:, None] % 4 > 1)
+    known.update(z, y, generator)
+    return known, z, y, generator
+
+
+def test_own_class_distances_against_a_loop():
+    known, z, y, _ = mixtures()
+    several, single = [], []
+    for point, label in zip(z, y, strict=True):
+        mu, var = known.mu[label], known.store["var"][label]
+        pi = known.log_pi[label].exp()
+        several.append(
+            min(float(((point - m) ** 2 / v).sum()) for m, v in zip(mu, var, strict=True)) / 6
+        )
+        mean = sum(p * m for p, m in zip(pi, mu, strict=True))
+        spread = sum(p * (v + (m - mean) ** 2) for p, m, v in zip(pi, mu, var, strict=True))
+        single.append(float(((point - mean) ** 2 / spread).sum()) / 6)
+    found = known.own_class_distances(z, y).tolist()
+    assert found == pytest.approx([sum(several) / 60, sum(single) / 60], rel=1e-4)
+
+
+def test_points_of_unknown_classes_are_left_out():
+    known, z, y, _ = mixtures()
+    expected = known.own_class_distances(z[:10], y[:10])
+    more = torch.cat([y[:10], torch.full((5,), 9)])
+    assert torch.equal(known.own_class_distances(z[:15], more), expected)
+    assert known.own_class_distances(z[:2], torch.tensor([7, 8])).isnan().all()
+    assert Mixtures(6).own_class_distances(z, y).isnan().all()
+
+
+def test_arrivals_are_averaged_and_counted_anew_when_classes_come():
+    known, z, y, generator = mixtures()
+    told_by = Diagnostics(known)
+    first, second = known.own_class_distances(z[:5], y[:5]), known.own_class_distances(z, y)
+    told_by.arrive(z[:5], y[:5])
+    told_by.arrive(z, y)
+    told_by.arrive(z[:1], torch.tensor([9]))  # a class without a mixture counts for nothing
+    told = told_by.describe({"test": (z, y)})["own_class_distance"]
+    assert told["arrival"]["components"] == pytest.approx(float(first[0] + second[0]) / 2, rel=1e-4)
+    assert told["test"]["single"] == pytest.approx(float(second[1]), rel=1e-4)
+    told_by.new_classes(3)
+    known.update(z + 1, y, generator)
+    told = told_by.describe({})
+    assert told["own_class_distance"]["arrival"] == {"components": None, "single": None}
+    assert all(not math.isnan(d) and d > 0.1 for d in told["drift"])
+
+
+def test_the_state_holds_all_of_it():
+    known, z, y, _ = mixtures()
+    told_by, other = Diagnostics(known), Diagnostics(known)
+    told_by.new_classes(3)
+    told_by.arrive(z, y)
+    other.load_state_dict(told_by.state_dict(), 3)
+    assert other.describe({"test": (z, y)}) == told_by.describe({"test": (z, y)})
+
+
+def test_with_many_classes_not_every_new_one_costs_a_copy_of_all():
+    known, z, _, generator = mixtures()
+    known.update(z.repeat(4, 1)[:200], torch.arange(200), generator)
+    told_by, copies = Diagnostics(known), []
+    for classes in range(200, 211):
+        before = told_by.before
+        told_by.new_classes(classes)
+        copies.append(told_by.before is not before)
+    assert sum(copies) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import math
@@ -21,6 +20,7 @@ from ocil.report.groups import METRICS
 from ocil.report.runs import INSIDE, Run, inside
 from ocil.report.streams import read_streams, stream_findings
 from ocil.report.verdicts import overall
+from ocil.settings import fields_of
 
 Make = Callable[..., dict[str, Any]]
 FOUR_OVER_ONE = {"left": {"components": 4}, "right": {"components": 1}}
@@ -65,7 +65,7 @@ def test_every_claim_can_be_read_and_fits_a_cell() -> None:
 def test_comparisons_ask_for_what_exists() -> None:
     from ocil.learners.otc import OtcSettings
 
-    settings = {f.name for f in dataclasses.fields(OtcSettings)} | {"method"}
+    settings = {*fields_of(OtcSettings), "method"}
     measures = {*METRICS, *INSIDE, "curve"}
     every = [comparison for each in claims() for comparison in each.compare]
     for c in (c for c in every if c.source == "runs"):

@@ -63,8 +63,9 @@ def killed(
             resume_run(out) if out.exists() else start_run(made, out)
 
 
-FITS: list[dict[str, Any]] = [{"fit": "task"}, {"fit": "refit", "refit_every": 4}]
-FITS += [{"refresh": True, "reoffer": False, "schedule": "steps"}]
+FITS: list[dict[str, Any]] = [{"objective": "task-em"}]
+FITS += [{"objective": "refit-em", "em.every": 4}]
+FITS += [{"refresh": True, "offer_every_epoch": False, "schedule": "steps"}]
 KILLED = [("derpp", {}), ("bic", {}), ("bic-ac", {}), *(("otc", fit) for fit in FITS)]
 
 

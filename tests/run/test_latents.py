@@ -66,7 +66,7 @@ def test_wide_features_and_many_centroids_keep_the_file_small(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(latents, "BUDGET", 4 * 16 * 20)  # 20 rows of width 16
-    run("a", "otc", latents=True, seed_points=4)
+    run("a", "otc", latents=True, **{"start.points": 4})
     found = read(tmp_path / "a" / "latents.safetensors")
     assert found.features.shape == (20, 16)
     assert len(found.centroids) <= 20

@@ -207,8 +207,8 @@ def test_the_command_beside_a_shipped_record_gives_its_job() -> None:
 def test_a_setting_younger_than_the_record_has_its_frozen_default(tmp_path: Path) -> None:
     path = next(p for p in shipped() if '"method": "otc"' in p.read_text())
     record = json.loads(path.read_text())
-    for key in ("views", "watched"):
+    for key in ("views", "watched", "mixture_replay"):
         record["settings"].pop(key, None)
     (tmp_path / "record.json").write_text(json.dumps(record))
     settings = read_record(tmp_path)["settings"]
-    assert (settings["views"], settings["watched"]) == (1, 0)
+    assert (settings["views"], settings["mixture_replay"]) == (1, "all")

@@ -122,3 +122,10 @@ def test_the_job_of_a_record_is_found_again(study: Callable[[str], Study]) -> No
     record["settings"] |= {"seed": 4}
     assert job_of_record(record) != plan.job
     assert job_of_record({"method": "gone", "settings": {}}) is None
+
+
+@pytest.mark.parametrize("text", ["dual.eps = [0.1, 1]", "dual = {eps = [0.1, 1]}"])
+def test_options_of_a_group_vary_like_others(study: Callable[[str], Study], text: str) -> None:
+    head = '[base]\ndual.ascents = 2\n[[grid]]\nmethod = "otc"\nobjective = "dual"\n'
+    found = [plan.settings.dual for plan in study(head + text).plans]
+    assert [(s.eps, s.ascents) for s in found] == [(0.1, 2), (1.0, 2)]

@@ -41,7 +41,9 @@ def read_flags(
             found[off] = False
             continue
         if key not in fields:
-            near = suggest(word, [f"--{name.replace('_', '-')}" for name in fields])
+            flags = {name: f"--{name.replace('_', '-')}" for name in fields}
+            now = [flags[name] for name, field in fields.items() if {key, off} & {*field.was}]
+            near = f" It is now {now[0]}." if now else suggest(word, flags.values())
             raise OcilError(f"Unknown flag {word}.{near} {_see(prog)}")
         if not given:
             if fields[key].types == ("bool",):
@@ -97,6 +99,7 @@ def explain(
             kinds = [kind.upper() for kind in field.types if kind not in ("bool", "none", "tuple")]
             takes = "|".join([*kinds, *field.choices])
             usual = "" if values.get(name) is None else f" [{plain(values[name], 60)}]"
-            table.add_row(Text(f"{flag} {takes}"), Text(f"{field.help}{usual}"))
+            needs = "".join(f" With {k} {' or '.join(v)}." for k, v in field.only.items())
+            table.add_row(Text(f"{flag} {takes}"), Text(f"{field.help}{needs}{usual}"))
         parts.append(table)
     return Group(*parts)

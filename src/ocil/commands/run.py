@@ -70,8 +70,12 @@ def _explain(method: str, words: list[str]) -> None:
     known = registry.info(method)
     values, _ = registry.resolve(method, *flags_of(method, words)[0])
     shared = {name: field for name, field in known.fields.items() if name in fields_of(Settings)}
-    own = {name: field for name, field in known.fields.items() if name not in shared}
-    groups = {f"Settings of {method}": (own, values)} if own else {}
+    groups: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for name, field in known.fields.items():
+        if name not in shared:
+            group, dot, _ = name.rpartition(".")
+            title = f"Settings of {method}" + (f": {group}" if dot else "")
+            groups.setdefault(title, ({}, values))[0][name] = field
     groups |= {"Settings of every method": (shared, values), "Paths": (documented(RunPaths), {})}
     say(explain(f"{known.title}. {known.paper}".strip(), f"ocil run {method} [flags]", groups))
 

@@ -70,7 +70,7 @@ class BicSettings(Settings):
     """Begin every task with a new optimiser, without the moments of before."""
     schedule: Literal["constant", "steps"] = "constant"
     """Learning rate over the epochs of a task; steps takes a tenth of it three times."""
-    reoffer: bool = False
+    offer_every_epoch: bool = setting(False, was=("reoffer",))
     """With several epochs: offer an image to the memory in each, not in the first alone."""
 
     def __post_init__(self) -> None:
@@ -197,7 +197,7 @@ class Bic(ReplayLearner[B]):
             if len(y) > 1:  # at the start all may be held out, and batch norm needs two
                 loss = self.loss(self.augmented(x), y, self.weights(batch))
                 report["loss"] = self.optimizer_step(loss)
-        if len(batch.y) and (batch.epoch == 0 or self.settings.reoffer):
+        if len(batch.y) and (batch.epoch == 0 or self.settings.offer_every_epoch):
             self.remember(batch)
         return report
 

@@ -8,6 +8,7 @@ stays in it as `frozen` for good, so that ids of finished runs never change.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -40,7 +41,7 @@ def read() -> tuple[dict[str, Field], dict[str, Method]]:
 
 def _field(entry: dict[str, Any]) -> Field:
     frozen = entry.get("frozen", entry["default"])
-    lists = {key: tuple(entry.get(key, ())) for key in ("types", "choices")}
+    lists = {key: tuple(entry.get(key, ())) for key in ("types", "choices", "was")}
     return Field(**{**entry, **lists, "frozen": frozen})
 
 
@@ -68,6 +69,10 @@ def documented(kind: type, known: Mapping[str, Field] = MappingProxyType({})) ->
 def _docs(kind: type) -> dict[str, str]:
     """The text under each field, in one line."""
     found: dict[str, str] = {}
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(field.default):
+            group = _docs(type(field.default)).items()
+            found |= {f"{field.name}.{key}": text for key, text in group}
     for base in reversed(kind.__mro__[:-1]):
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
@@ -99,7 +104,7 @@ def content() -> dict[str, Any]:
 def _plain(field: Field) -> dict[str, Any]:
     """A field without what goes without saying."""
     usual = Field((), (), None, field.default)
-    entry = field._asdict()
+    entry = field._asdict() | {"limits": {}}  # the class itself checks them
     return {k: v for k, v in entry.items() if k == "default" or v != getattr(usual, k)}
 
 

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from ocil import losses
 from ocil.learners.learner import Report
 from ocil.learners.replay import ReplayLearner
-from ocil.settings import Settings
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
@@ -50,7 +50,7 @@ class DerppSettings(Settings):
     existed when an image was stored."""
     schedule: Literal["constant", "steps"] = "constant"
     """Learning rate over the epochs of a task; steps takes a tenth after 70 and after 90 %."""
-    reoffer: bool = True
+    offer_every_epoch: bool = setting(True, was=("reoffer",))
     """With several epochs: offer an image to the memory in each, not in the first alone."""
 
 
@@ -111,7 +111,7 @@ class Derpp(ReplayLearner[DerppSettings]):
             if len(self.memory) and s.replay:
                 loss = loss + s.alpha * self.dark_loss() + s.beta * self.label_loss()
             report["loss"] = self.optimizer_step(loss)
-        if arrived is not None and (batch.epoch == 0 or s.reoffer):
+        if arrived is not None and (batch.epoch == 0 or s.offer_every_epoch):
             self.remember_logits(batch, arrived)
         return report
 

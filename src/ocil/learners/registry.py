@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import ocil.learners
 from ocil.data.sources import SOURCES
 from ocil.errors import OcilError, suggest
-from ocil.learners import catalog
+from ocil.learners import catalog, upgrades
 from ocil.settings import Method, Settings, from_mapping, upgrade
 from ocil.settings import resolve as resolve_layers
 
@@ -31,13 +31,16 @@ _SHARED = {
     "holistic",
     "learner",
     "model",
-    "otc_reading",
+    "otc_fits",
+    "otc_frozen",
+    "otc_readouts",
     "otc_settings",
     "presets",
     "readouts",
     "registry",
     "parts",
     "replay",
+    "upgrades",
 }
 
 
@@ -95,8 +98,9 @@ def resolve(
 
 def upgraded(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of an older file in today's names; as they are for a method that is not here."""
+    change = upgrades.CHANGED.get(method, dict)
     try:
-        return upgrade(info(method), settings)
+        return upgrade(info(method), change(settings))
     except (OcilError, ImportError):
         return dict(settings)
 

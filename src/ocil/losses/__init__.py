@@ -3,6 +3,7 @@
 from ocil.losses.bias import bias_corrected, fit_bias, most_confident
 from ocil.losses.contrastive import contrast, supervised_contrastive
 from ocil.losses.cross_entropy import (
+    asymmetric_cross_entropy,
     present,
     restricted_cross_entropy,
     weighted_cross_entropy,
@@ -13,10 +14,10 @@ from ocil.losses.gradient_balance import adaptive_weights, gradient_masses
 from ocil.losses.mixup import mixed_cross_entropy
 from ocil.losses.noise_contrastive import holistic_scores, infonce, paired_infonce
 from ocil.losses.preservation import (
-    FEATURE_TERMS,
     balanced_preservation,
     dynamic_preservation,
     first_of_each,
+    preservation_loss,
 )
 from ocil.losses.prototypes import batch_prototypes, prototype_equilibrium
 from ocil.losses.proxy import others_logsumexp, pseudo_prototypical_proxy
@@ -26,9 +27,9 @@ from ocil.losses.shapley import adversarial_shapley, knn_shapley
 from ocil.losses.soft_targets import distillation
 
 __all__ = [
-    "FEATURE_TERMS",
     "adaptive_weights",
     "adversarial_shapley",
+    "asymmetric_cross_entropy",
     "balanced_preservation",
     "batch_prototypes",
     "bias_corrected",
@@ -47,6 +48,7 @@ __all__ = [
     "others_logsumexp",
     "paired_infonce",
     "present",
+    "preservation_loss",
     "prototype_equilibrium",
     "pseudo_prototypical_proxy",
     "relation_distillation",

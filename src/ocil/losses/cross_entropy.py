@@ -26,6 +26,14 @@ def restricted_cross_entropy(
     return F.cross_entropy(logits.masked_fill(~among, -torch.inf), y)
 
 
+def asymmetric_cross_entropy(logits: torch.Tensor, y: torch.Tensor, old: int) -> torch.Tensor:
+    """Mean over all images; those after the `old` first, the stream's, among their own classes."""
+    among = present(y[old:], logits.shape[1])
+    fresh = restricted_cross_entropy(logits[old:], y[old:], among)
+    replayed = F.cross_entropy(logits[:old], y[:old]) if old else fresh
+    return torch.lerp(fresh, replayed, old / len(y))
+
+
 def weighted_cross_entropy(
     logits: torch.Tensor, y: torch.Tensor, weights: torch.Tensor
 ) -> torch.Tensor:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-FEATURE_TERMS = ("one", "mean", "sum")
+
+def preservation_loss(
+    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str
+) -> Tensor:
+    """Pull features to the centroids of their class and away from all others.
+
+    z (n, d), y (n,), mu (C, K, d) without gradient, active (C, K) bool -> 0-d. `form`: balanced,
+    or printed with one feature of each other class, their mean or their sum.
+    """
+    if form == "balanced":
+        return balanced_preservation(z, y, mu, active, tau)
+    return dynamic_preservation(z, y, mu, active, tau, form)
 
 
 def dynamic_preservation(
-    z: torch.Tensor,
-    y: torch.Tensor,
-    mu: torch.Tensor,
-    active: torch.Tensor,
-    tau: float,
-    features: str = "mean",
-) -> torch.Tensor:
-    """Pull features to the centroids of their class and away from all others, as printed in OTC.
+    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str
+) -> Tensor:
+    """As printed in OTC.
 
     L = - mean_c mean_{x of c} log( g_cen^c / sum_c' (g_cen^c' + g_fea^c') ) with
     g_cen^c' = sum_k exp(z.mu_kc' / tau) over all classes with centroids, and for the classes
     c' != c of the batch g_fea^c' = exp(z.z' / tau) of one sample z' of c', or the mean or the sum
     over all of them. Points of a class without centroids take no part.
-
-    z (n, d), y (n,), mu (C, K, d) without gradient, active (C, K) bool -> 0-d.
     """
     n, (classes, components, dim) = len(z), mu.shape
     centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
@@ -31,25 +36,21 @@ def dynamic_preservation(
     kept = active.any(1)[y]
     own = F.one_hot(y, classes).bool()  # (n, C)
     feature = (z @ z.T / tau).masked_fill(y[:, None] == y, -torch.inf)  # (n, n), c' != c only
-    if features == "one":
+    if form == "printed":
         feature = feature.masked_fill(~first_of_each(y), -torch.inf)
-    elif features == "mean":
+    elif form == "printed-mean":
         feature = feature - own.sum(0)[y].to(z.dtype).log()
     denominator = torch.cat([centroid, feature], 1).logsumexp(1)
     loss = (denominator - centroid.masked_fill(~own, -torch.inf).amax(1)).masked_fill(~kept, 0.0)
     return _class_balanced(loss, kept, own)
 
 
-def balanced_preservation(
-    z: torch.Tensor, y: torch.Tensor, mu: torch.Tensor, active: torch.Tensor, tau: float
-) -> torch.Tensor:
+def balanced_preservation(z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float) -> Tensor:
     """The same pull and push with positives and with every class weighing the same.
 
     e(u) = exp(z.u / tau), D = sum_c' [ sum_k e(mu_kc') + sum_{x' of c'} e(z') ] / (K_c' + n_c'),
     the point itself left out, and with the other points P of the class
     L = -1 / (1 + |P|) [ log(g_cen / K_c / D) + sum_{p in P} log(e(z_p) / D) ].
-
-    Shapes as in `dynamic_preservation`.
     """
     n, (classes, components, dim) = len(z), mu.shape
     centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
@@ -71,7 +72,7 @@ def balanced_preservation(
     return _class_balanced(loss, kept, own)
 
 
-def first_of_each(y: torch.Tensor) -> torch.Tensor:
+def first_of_each(y: Tensor) -> Tensor:
     """Marks the first occurrence of every label in y (n,).
 
     >>> first_of_each(torch.tensor([4, 2, 4, 2, 1])).tolist()
@@ -81,7 +82,7 @@ def first_of_each(y: torch.Tensor) -> torch.Tensor:
     return ~((y[:, None] == y) & earlier).any(1)
 
 
-def _class_balanced(loss: torch.Tensor, kept: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+def _class_balanced(loss: Tensor, kept: Tensor, own: Tensor) -> Tensor:
     """Mean over the classes present of the mean over their points: loss (n,), own (n, C) -> 0-d."""
     members = (own & kept[:, None]).to(loss.dtype)
     size = members.sum(0)  # (C,)

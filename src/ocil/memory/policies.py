@@ -41,7 +41,7 @@ def uniform(count: int, wanted: int, generator: torch.Generator) -> list[int]:
     return list(chosen)
 
 
-def evenly(count: int, wanted: int, generator: torch.Generator) -> list[int]:
+def systematic_sample(count: int, wanted: int, generator: torch.Generator) -> list[int]:
     """`wanted` <= `count` of the numbers 0..count-1 at even distances, each equally likely.
 
     Systematic sampling: floor((i + u) count / wanted) for i = 0, 1, ... and one u ~ U[0, 1). What
@@ -58,14 +58,14 @@ def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generat
     more classes than images, a random choice of them is taken); each gives an equal share, the
     remainder goes to the first in that order, and a class with too few passes its rest on.
     """
-    order = uniform(len(members), min(wanted, len(members)), generator)
-    if len(order) == len(members):  # `uniform` returns all in order: shuffle them
+    count = len(members)
+    order = uniform(count, min(wanted, count), generator)
+    if len(order) == count:  # `uniform` returns all in order: shuffle them
         keys = torch.rand(len(order), dtype=torch.float64, generator=generator).tolist()
         order = [i for _, i in sorted(zip(keys, order, strict=True))]
-    quota = fill([len(members[i]) for i in order], wanted)
-    chosen = []
-    for i, share in zip(order, quota, strict=True):
-        chosen += [members[i][j] for j in uniform(len(members[i]), share, generator)]
+    slots, chosen = [members[i] for i in order], []
+    for own, share in zip(slots, fill([len(own) for own in slots], wanted), strict=True):
+        chosen += [own[j] for j in uniform(len(own), share, generator)]
     return chosen
 
 
@@ -110,30 +110,3 @@ def fill(sizes: list[int], wanted: int) -> list[int]:
             left -= more
         open_classes = [i for i in open_classes if shares[i] < sizes[i]]
     return shares
-
-
-def by_centroids(distances: list[list[float]], labels: list[int], start: int = 0) -> list[int]:
-    """Batch items in the order in which centroids ask for them.
-
-    distances[i][k] is how far item i is from centroid k of its own class. The centroids of a class
-    take turns, each taking the closest item left, and the classes take turns as well: the first m
-    of the order cover classes and their centroids as evenly as m allows. `start` says whose turn
-    is first: where a batch gives one item only, it must not always be that of the same centroid.
-
-    >>> by_centroids([[1, 9], [2, 8], [3, 1]], [0, 0, 0])
-    [0, 2, 1]
-    """
-    queues = []
-    classes = list(dict.fromkeys(labels))
-    lead = start % len(classes)
-    for label in classes[lead:] + classes[:lead]:
-        left, queue, turn = [i for i, y in enumerate(labels) if y == label], [], start
-        while left:
-            centroid = turn % len(distances[left[0]])
-            nearest = min(left, key=lambda i: distances[i][centroid])
-            queue.append(nearest)
-            left.remove(nearest)
-            turn += 1
-        queues.append(queue)
-    longest = max(map(len, queues))
-    return [queue[rank] for rank in range(longest) for queue in queues if rank < len(queue)]

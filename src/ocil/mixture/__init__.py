@@ -10,9 +10,6 @@
 torch.Size([40, 1])
 """
 
-from ocil.mixture.em import batch_em, stepwise_em
-from ocil.mixture.mmot import Mixtures
-from ocil.mixture.refit import FittedMixtures
-from ocil.mixture.settings import MixtureSettings
+from ocil.mixture.mixtures import Mixtures, MixtureSettings
 
-__all__ = ["FittedMixtures", "MixtureSettings", "Mixtures", "batch_em", "stepwise_em"]
+__all__ = ["MixtureSettings", "Mixtures"]

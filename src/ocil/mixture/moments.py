@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 LOG_2PI = 1.8378770664093453
+PRIOR = 1.0  # pseudo-points of the class's pooled variance in each component
+FLOOR = 1e-3  # no variance falls below this share of the class's mean variance
 
 
 class Moments(NamedTuple):
@@ -76,25 +78,55 @@ def merge(a: Moments, b: Moments, gap: Tensor | None = None) -> Moments:
     return Moments(mass, mean, var)
 
 
-def regularise(moments: Moments, base: Tensor, prior: float, floor: float) -> tuple[Tensor, Tensor]:
-    """Variance (B, K, d) with a prior and a floor, and the class's pooled variance (B, 1, d).
+def cap(old: Moments, most: float) -> Moments:
+    """Old moments with a total mass of at most `most` points."""
+    total = old.mass.sum(-1, keepdim=True)
+    return old._replace(mass=old.mass * (most / total.clamp(min=1e-12)).clamp(max=1))
 
-    v_k <- (N_k v_k + prior * v_pool) / (N_k + prior), v_pool = sum_k N_k v_k / sum_k N_k, itself
-    drawn towards `base` (d,) by `prior` pseudo-points, and v_k >= floor * mean_d(v_pool).
+
+def stepwise(old: Moments, new: Moments, rate: Tensor) -> Moments:
+    """S <- (1 - r) S + r s with masses as shares of one; rate (B, 1)."""
+    share = new.mass / new.mass.sum(-1, keepdim=True).clamp(min=1e-12)
+    return merge(old._replace(mass=old.mass * (1 - rate)), new._replace(mass=share * rate))
+
+
+def discount(
+    old: Moments, new: Moments, gap: Tensor, precision: Tensor, tolerance: float
+) -> Moments:
+    """Old moments with the mass they deserve when the class has drifted away from them.
+
+    In a steady class |mean_new - mean_old|^2 / v is about 1/n_k + 1/L_k per dimension, n and L the
+    masses. What exceeds `tolerance` times that, averaged over the class (weights n_k), is a drift
+    b^2, and a mean that is off by b is worth 1 / (1/L + b^2) points. Applying it twice changes
+    nothing more. gap = new.mean - old.mean.
+    """
+    n, mass = new.mass, old.mass
+    square = torch.linalg.vecdot(gap * precision, gap) / gap.shape[-1]  # (B, K)
+    past = (mass > 1e-3).to(mass.dtype)  # components that have a past
+    chance = 1 + n / mass.clamp(min=1e-3)
+    excess = (past * (n * square - tolerance * chance)).sum(-1, keepdim=True)
+    excess = excess.clamp(min=0) / (past * n).sum(-1, keepdim=True).clamp(min=1e-12)
+    return old._replace(mass=mass / (1 + mass * excess))
+
+
+def regularise(
+    moments: Moments, pooled_variance: Tensor, floor: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Variance (B, K, d) with a prior and a floor, the class's own (B, 1, d), the floor (B, 1, 1).
+
+    v_k <- (N_k v_k + a v) / (N_k + a) with a = PRIOR pseudo-points of the class's variance
+    v = sum_k N_k v_k / sum_k N_k, itself drawn towards that of all classes, `pooled_variance`
+    (d,), by as many; and v_k >= floor * mean_d(v).
     """
     mass = moments.mass
-    total = (mass.sum(-1) + prior).clamp(min=1e-12).view(-1, 1, 1)
-    pooled = torch.bmm(mass.unsqueeze(1) / total, moments.var) + (prior / total) * base
-    share = (mass / (mass + prior).clamp(min=1e-12)).unsqueeze(-1)
-    return torch.lerp(pooled, moments.var, share).clamp_(min=floor_of(pooled, floor)), pooled
+    total = (mass.sum(-1) + PRIOR).clamp(min=1e-12).view(-1, 1, 1)
+    own = torch.bmm(mass.unsqueeze(1) / total, moments.var) + (PRIOR / total) * pooled_variance
+    share = (mass / (mass + PRIOR).clamp(min=1e-12)).unsqueeze(-1)
+    variance_floor = (floor * own.mean(-1, keepdim=True)).clamp(min=smallest_variance(own.dtype))
+    return torch.lerp(own, moments.var, share).clamp_(min=variance_floor), own, variance_floor
 
 
-def floor_of(pooled: Tensor, floor: float) -> Tensor:
-    """The floor (B, 1, 1) that `regularise` puts under variances, from the pooled one (B, 1, d)."""
-    return (floor * pooled.mean(-1, keepdim=True)).clamp(min=least_variance(pooled.dtype))
-
-
-def least_variance(dtype: torch.dtype) -> float:
+def smallest_variance(dtype: torch.dtype) -> float:
     """What no variance may fall below, so that its reciprocal and their products stay finite."""
     return torch.finfo(dtype).tiny * 1e8
 
@@ -110,10 +142,3 @@ def variance_within(z: Tensor, mask: Tensor) -> Tensor | None:
         return None
     mean = (z * kept).sum(1, keepdim=True) / count.clamp(min=1).view(-1, 1, 1)
     return ((z - mean) * kept).square().sum((0, 1)) / spare
-
-
-def merged_gaussian(mu: Tensor, var: Tensor, pi: Tensor) -> tuple[Tensor, Tensor]:
-    """One Gaussian with the mixture's mean and variance: (B, K, d), (B, K) -> (B, d), (B, d)."""
-    mean = (pi.unsqueeze(-1) * mu).sum(-2)
-    spread = var + (mu - mean.unsqueeze(-2)).square()
-    return mean, (pi.unsqueeze(-1) * spread).sum(-2)

@@ -9,7 +9,7 @@ g (..., m); regularisation eps. The regularised problem is
     W_eps(a, b) = min_P <P, d> + eps KL(P || a b^T),   P 1 = a,  P^T 1 = b.
 
 References: Cuturi 2013 (Sinkhorn); Genevay, Cuturi, Peyre, Bach 2016 (semi-dual);
-Feydy et al. 2019 (debiasing); Chizat et al. 2018 (relaxed marginals);
+Chizat et al. 2018 (relaxed marginals, `responsibilities`);
 Delon and Desolneux 2020 (mixture-Wasserstein).
 """
 
@@ -62,21 +62,14 @@ def semidual(phi: Tensor, cost: Tensor, log_p: Tensor, log_q: Tensor, eps: float
 
 
 def sinkhorn(
-    cost: Tensor,
-    log_a: Tensor,
-    log_b: Tensor,
-    eps: float,
-    iterations: int = 100,
-    relax: float = 1.0,
-    g: Tensor | None = None,
+    cost: Tensor, log_a: Tensor, log_b: Tensor, eps: float, iterations: int, g: Tensor | None = None
 ) -> Transport:
     """Log-domain Sinkhorn with a fixed number of iterations (no test that waits for the device).
 
-    The last half-step is on the rows, so P 1 = a holds exactly and P^T 1 = b at convergence.
-    `relax` = tau / (tau + eps) softens the column marginal to tau KL(P^T 1 || b): 1 keeps it
-    hard, 0 frees it, and then P is a_i times the posterior b_j exp(-d_ij / eps) / sum. `g` warm
-    starts. The value has the gradient of the optimum with respect to the cost (envelope theorem:
-    the plan) and does not differentiate through the iterations.
+    The last half-step is on the rows, so P 1 = a holds exactly and P^T 1 = b at convergence. `g`
+    warm starts. The value <a, f> + <b, g> - eps (sum P - 1) has the gradient of the optimum with
+    respect to the cost (envelope theorem: the plan) and does not differentiate through the
+    iterations.
     """
     with torch.no_grad():
         scores = -cost / eps
@@ -84,27 +77,15 @@ def sinkhorn(
         zero = torch.zeros((), dtype=cost.dtype, device=cost.device)
         g = torch.zeros_like(log_b + scores[..., 0, :]) if g is None else g
         f = -eps * torch.logsumexp(rows + g.unsqueeze(-2) / eps, -1)
-        for _ in range(iterations if relax else 0):
-            g = -relax * eps * torch.logsumexp(columns + f.unsqueeze(-1) / eps, -2)
+        for _ in range(iterations):
+            g = -eps * torch.logsumexp(columns + f.unsqueeze(-1) / eps, -2)
             f = -eps * torch.logsumexp(rows + g.unsqueeze(-2) / eps, -1)
         f = torch.where(log_a > -torch.inf, f, zero)
         g = torch.where(log_b > -torch.inf, g, zero)
     log_plan = (f.unsqueeze(-1) + g.unsqueeze(-2) - cost) / eps
     plan = torch.exp(log_plan + log_a.unsqueeze(-1) + log_b.unsqueeze(-2))
-    return Transport(f, g, plan.detach(), _dual_value(f, g, plan, log_a, log_b, eps, relax))
-
-
-def _dual_value(
-    f: Tensor, g: Tensor, plan: Tensor, log_a: Tensor, log_b: Tensor, eps: float, relax: float
-) -> Tensor:
-    """<a, f> + <b, g*> - eps (sum P - 1), with g* = g or, relaxed, -tau (exp(-g / tau) - 1)."""
-    entropy = eps * (plan.sum((-2, -1)) - 1)
-    if relax == 0.0:
-        return _dot(log_a, f) - entropy
-    if relax < 1.0:
-        tau = eps * relax / (1 - relax)
-        g = -tau * torch.expm1(-g / tau)
-    return _dot(log_a, f) + _dot(log_b, g) - entropy
+    value = _dot(log_a, f) + _dot(log_b, g) - eps * (plan.sum((-2, -1)) - 1)
+    return Transport(f, g, plan.detach(), value)
 
 
 def squared_distances(x: Tensor, y: Tensor, precision: Tensor | None = None) -> Tensor:
@@ -124,38 +105,18 @@ def squared_distances(x: Tensor, y: Tensor, precision: Tensor | None = None) -> 
     return (first + precision @ y.square().mT - 2 * weighted @ y.mT).clamp(min=0)
 
 
-def divergence(
-    x: Tensor, y: Tensor, log_a: Tensor, log_b: Tensor, eps: float, iterations: int = 100
-) -> Tensor:
-    """Debiased S_eps = W(a, b) - W(a, a)/2 - W(b, b)/2, squared Euclidean cost (Feydy 2019).
-
-    x (..., n, d), y (..., m, d) -> (...). Zero if and only if the two clouds agree; gradients
-    reach x and y.
-    """
-    cross = sinkhorn(squared_distances(x, y), log_a, log_b, eps, iterations).value
-    first = sinkhorn(squared_distances(x, x), log_a, log_a, eps, iterations).value
-    second = sinkhorn(squared_distances(y, y), log_b, log_b, eps, iterations).value
-    return cross - (first + second) / 2
-
-
-def bures_diagonal(mu: Tensor, var: Tensor, nu: Tensor, omega: Tensor) -> Tensor:
-    """W_2^2 of diagonal Gaussians: |mu_k - nu_l|^2 + |sigma_k - omega_l|^2 -> (..., K, L).
-
-    mu and the variances var are (..., K, d), nu and the variances omega (..., L, d).
-    """
-    return squared_distances(mu, nu) + squared_distances(var.sqrt(), omega.sqrt())
-
-
 def mixture_wasserstein(
     mu: Tensor, var: Tensor, log_pi: Tensor, nu: Tensor, omega: Tensor, log_rho: Tensor
 ) -> Tensor:
     """MW_2 (not squared) between diagonal mixtures, transport over components (Delon 2020, 4.1).
 
-    Shapes as in `bures_diagonal`, log weights (..., K) and (..., L) -> (...). Sinkhorn with eps
-    going down to 0.001 of the mean cost, then a feasible rounding of the plan (Altschuler et al.
-    2017), so the result is an upper bound, tight to about 0.1 %.
+    mu and the variances var (..., K, d), nu and omega (..., L, d), log weights (..., K) and (...,
+    L) -> (...); the cost of a pair is W_2^2 = |mu_k - nu_l|^2 + |sigma_k - omega_l|^2 of the
+    standard deviations. Sinkhorn with eps going down to 0.001 of the mean cost, then a feasible
+    rounding of the plan (Altschuler et al. 2017), so the result is an upper bound, tight to about
+    0.1 %.
     """
-    cost = bures_diagonal(mu, var, nu, omega)
+    cost = squared_distances(mu, nu) + squared_distances(var.sqrt(), omega.sqrt())
     scale = cost.mean((-2, -1), keepdim=True).clamp(min=torch.finfo(cost.dtype).tiny)
     g: Tensor | None = None
     plan = torch.zeros_like(cost)
@@ -176,18 +137,18 @@ def _feasible(plan: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def responsibilities(
-    scores: Tensor, log_pi: Tensor, log_a: Tensor, steps: int, relax: float
+    scores: Tensor, log_pi: Tensor, mask: Tensor, steps: int, relax: float
 ) -> tuple[Tensor, Tensor]:
     """Rows of the transport plan between n points and K weighted components, summing to one.
 
     The same fixed point as `sinkhorn` with cost = -scores * eps, in the layout of the mixtures
     (components before points) and with one softmax per iteration: scores = log-density / eps
-    (B, K, n), log_pi (B, K), log_a (B, n) -> responsibilities (B, K, n), g / eps (B, K).
+    (B, K, n), log_pi (B, K), mask (B, n) -> responsibilities (B, K, n), g / eps (B, K).
     relax = 0 is the E-step of EM, relax = 1 that of Sinkhorn-EM (Mena et al. 2020).
     """
     # e^-60 counts as nothing: it keeps the logs finite without another maximum, and the
     # products free of denormal numbers, which are slow
-    weight = log_a.exp().unsqueeze(-1)  # (B, n, 1)
+    weight = uniform_log_weights(mask, scores.dtype).exp().unsqueeze(-1)  # (B, n, 1)
     scores = scores + log_pi.unsqueeze(-1)
     resp = torch.log_softmax(scores, 1).clamp_(min=-60.0).exp_()
     used, none = log_pi > -torch.inf, torch.zeros_like(log_pi)

@@ -102,6 +102,13 @@ def build(
     return net
 
 
+def is_frozen(name: str) -> bool:
+    """Whether the network `name` has no weights to train: the identity, a frozen module."""
+    if name == "module":
+        return not any(weight.requires_grad for weight in offered().parameters())
+    return name == "identity"
+
+
 def _named(
     name: str, shape: Sequence[int], width: int, precision: str
 ) -> MLP | Identity | ResNet18:

@@ -24,10 +24,11 @@ from typing import Any
 
 from ocil.data.sources import named
 from ocil.errors import OcilError, suggest
+from ocil.fields import dotted
 from ocil.files import read_toml
 from ocil.learners import registry
 from ocil.run.folder import Plan
-from ocil.settings import checked, job_id
+from ocil.settings import Settings, checked, fields_of, job_id
 
 MAX_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
@@ -64,7 +65,9 @@ def read_study(name_or_path: Path) -> Study:
         raise OcilError(f"{path} has no [[grid]]; add one with a method and lists of settings.")
     if not all(isinstance(table, dict) for table in (base, *grids)):
         raise OcilError(f"[base] and every [[grid]] of {path} must be tables of settings.")
-    lists = [[v for v in (base | grid).values() if isinstance(v, list)] for grid in grids]
+    groups = {*base, *(key for grid in grids for key in grid)} - {*fields_of(Settings)}
+    grids = [dotted(base, groups) | dotted(grid, groups) for grid in grids]
+    lists = [[v for v in grid.values() if isinstance(v, list)] for grid in grids]
     size = sum(math.prod(map(len, own)) for own in lists)
     if size > MAX_JOBS:
         raise OcilError(
@@ -73,7 +76,7 @@ def read_study(name_or_path: Path) -> Study:
         )
     plans: dict[str, Plan] = {}
     for grid in grids:
-        for values in _combinations(base | grid):
+        for values in _combinations(grid):
             plan = _plan(values, name, path)
             plans.setdefault(plan.job, plan)
     if not plans:

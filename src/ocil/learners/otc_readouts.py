@@ -1,0 +1,78 @@
+"""How OTC's mixtures classify.
+
+Every read-out scores a class c by its centroids mu_kc, here for unit features z (n, d):
+mahalanobis -min_k sum_d (z - mu)^2 / sigma^2 (the paper's), mahalanobis-1 the same for the merged
+Gaussian of the class, mahalanobis-full and mahalanobis-full-1 the two with a full covariance that
+all share (the second is a linear discriminant), euclidean -min_k |z - mu|^2, log-density
+log Q_c(z), similarity log sum_k exp(z.mu_kc / tau), product the sum of the log-probabilities that
+the linear head and similarity give to c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ocil.learners.readouts import Centroids, Features, Readout
+from ocil.mixture import Mixtures
+
+if TYPE_CHECKING:
+    from ocil.learners.otc import Otc
+
+
+TRAINED = ("mahalanobis-full", "mahalanobis-full-1", "product")  # exist where a net is trained
+
+
+def readouts(otc: Otc) -> dict[str, Readout]:
+    """All of them, by name; the mixtures are looked at when scores are asked for."""
+    space = "average" if otc.average else "live"
+
+    def unit(features: Features) -> Tensor:
+        return F.normalize(features[space], dim=1)
+
+    def full(z: Tensor) -> Tensor:
+        distances = otc.pooled.distances(z, otc.mixtures.mu)
+        return -distances.masked_fill(~otc.mixtures.active, torch.inf).amin(2)
+
+    def full_merged(z: Tensor) -> Tensor:
+        distances = otc.pooled.distances(z, otc.mixtures.merged()[0].unsqueeze(1))[:, :, 0]
+        return -distances.masked_fill(~otc.mixtures.active.any(1), torch.inf)
+
+    def similarity(z: Tensor) -> Tensor:
+        return otc.mixtures.similarity(z, otc.settings.tau)
+
+    def product(features: Features) -> Tensor:
+        head = otc.latent.head(features[space]).log_softmax(1)
+        return head + similarity(unit(features)).log_softmax(1)
+
+    ways: dict[str, Callable[[Tensor], Tensor]] = {
+        "mahalanobis": lambda z: -otc.mixtures.class_distances(z),
+        "mahalanobis-1": lambda z: -otc.mixtures.mahalanobis(z, merged=True)[:, :, 0],
+        "mahalanobis-full": full,
+        "mahalanobis-full-1": full_merged,
+        "euclidean": lambda z: -otc.mixtures.euclidean(z).amin(2),
+        "log-density": lambda z: otc.mixtures.log_density(z),
+        "similarity": similarity,
+    }
+    found = {name: Readout(lambda f, way=way: way(unit(f)), unit) for name, way in ways.items()}
+    return found | {"product": Readout(product, unit)}
+
+
+@torch.inference_mode()
+def diagnose(otc: Otc, x: Tensor, y: Tensor) -> dict[str, Any]:
+    """How the mixtures describe test images x (n, ...) of classes y (n,), and replayed ones."""
+    kinds = {"test": (x, y.to(otc.device))}
+    if len(otc.memory):
+        kinds["replayed"] = otc.memory_items()
+    return otc.inside.describe({k: (otc.encode_latent(x), y) for k, (x, y) in kinds.items()})
+
+
+def centroids(mixtures: Mixtures) -> Centroids:
+    """The components in use, with their weights and variances."""
+    active = mixtures.active  # (C, K)
+    weights = mixtures.log_pi.exp()[active]
+    return Centroids(mixtures.mu[active], active.nonzero()[:, 0], weights, mixtures.var[active])
