@@ -18,8 +18,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = re.compile(r"results/(.+/)?(RESULTS|PAPER)\.md")
-NAMES = {"method", "settings", "read-out", "memory", "number", "setting", "compared", "choice",
-         "components", "claim"}  # fmt: skip
+NAMES = {
+    "updates", "steps", "method", "settings", "read-out", "memory", "number", "setting", "compared",
+    "choice", "components", "claim", "stream",
+}  # fmt: skip
+TITLES = {"Results", "The paper's numbers and claims"}  # of pages with more than one study
 PROJECTED = {"hours"}
 
 
@@ -50,7 +53,7 @@ def facts(page: str) -> Iterator[Fact]:
     code = False
     for line in page.splitlines():
         code ^= line.startswith("```")
-        place = tuple(path[-2:])
+        place = tuple([title for title in path if title not in TITLES][-2:])
         if code and not line.startswith("```"):
             yield Fact(place, (), "command", line)
         elif heading := re.match(r"(#+) (.*)", line):
@@ -95,7 +98,7 @@ def foreign(today: dict[str, str]) -> Iterator[str]:
                 rows.setdefault((row["method"], row["accuracy"]), []).append(row)
     for row in _rows(today["results/RESULTS.md"]):
         sources = rows.get((row["method"], row["accuracy"]), [])
-        shared = ("forgetting", "images/step", "updates", "MB held", "seconds", "runs")
+        shared = ("forgetting", "images/step", "MB held", "seconds", "runs")
         fits = any(all(s.get(k, row[k]) == row[k] for k in shared if k in row) for s in sources)
         if not fits:
             yield f"results/RESULTS.md: {row} is on no page of a study"

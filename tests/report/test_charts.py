@@ -1,4 +1,4 @@
-"""Charts hold what is drawn: means, bands and looks."""
+"""Charts hold what is drawn: means, bands and style."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from ocil.report import charts, looks
+from ocil.report import charts, style
 from ocil.report.charts import Line, Series
 
 
@@ -61,23 +61,26 @@ def test_costs_are_on_a_logarithmic_axis_only_where_they_span_much() -> None:
 
 
 def test_looks_differ_for_the_first_72_series() -> None:
-    seen = [(looks.colour(n), looks.dash(n), looks.mark(n)) for n in range(72)]
+    seen = [(style.colour(n), style.dash(n), style.mark(n)) for n in range(72)]
     assert len(set(seen)) == 72
     # without colours, the first six differ by their marks
     assert len({m for _, _, m in seen[:6]}) == 6
 
 
+def parts(colour: str) -> np.ndarray:
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    yellow = (red + green) / 2
+    return np.array([0.3 * red + 0.6 * green + 0.1 * blue, yellow - blue, red - green])
+
+
 def test_colours_stand_apart_for_the_colour_blind_too() -> None:
-    """Every pair differs by lightness or by its blue-yellow part, which most keep."""
-
-    def parts(colour: str) -> np.ndarray:
-        red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-        yellow = (red + green) / 2
-        return np.array([0.3 * red + 0.6 * green + 0.1 * blue, yellow - blue])
-
-    for palette in (looks.COLOURS, looks.DARK):
-        for one, other in itertools.combinations(palette, 2):
-            assert np.abs(parts(one) - parts(other)).max() > 0.1, (one, other)
+    """The first six by lightness or the blue-yellow part, which most keep; the others also by
+    red and green, mark or dash."""
+    for one, other in itertools.combinations(style.COLOURS[:6], 2):
+        assert np.abs(parts(one) - parts(other))[:2].max() > 0.1, (one, other)
+    for (i, one), (j, other) in itertools.combinations(enumerate(style.COLOURS), 2):
+        apart = (style.mark(i), style.dash(i)) != (style.mark(j), style.dash(j))
+        assert np.abs(parts(one) - parts(other)).max() > 0.1 and apart, (one, other)
 
 
 def test_shades_are_between_0_and_1() -> None:

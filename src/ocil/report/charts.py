@@ -1,7 +1,7 @@
 """What a figure shows, before anyone draws it.
 
-One description serves the picture in the page (`web.svg`), its interactive form (`web.data`) and
-the files for papers (`figures`), so all three show the same numbers on the same axes.
+One description serves the page, where plotly draws it, and the files for papers (`figures`), so
+both show the same numbers on the same axes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ocil.report import scale
-from ocil.report.scale import Axis
+from ocil.report import axes
+from ocil.report.axes import Axis
 
 MOST_BANDS = 6  # in one picture; more would hide each other
 MOST_NAMES = 20  # classes in a cloud that are named beside their points
@@ -88,9 +88,9 @@ def curves(
     if len(found) > MOST_BANDS:
         found = tuple(s if s.look == main else replace(s, low=(), high=()) for s in found)
     shown = [v for s in found for part in (s.y, s.low, s.high) for v in part]
-    makers = {None: scale.percent, True: scale.logarithmic, False: scale.linear}
+    makers = {None: axes.percent, True: axes.logarithmic, False: axes.linear}
     last = max((int(line.x.max()) for line in lines if len(line.x)), default=1)
-    across = x or scale.whole("tasks learned", last)
+    across = x or axes.whole("tasks learned", last)
     return Chart("lines", title, across, makers[log](y_title, shown), found, tuple(borders))
 
 
@@ -111,7 +111,7 @@ def rows(title: str, x_title: str, series: Sequence[Series], zero: bool = False)
     """One row for each series, from the top; its only x with an interval. `zero` draws a line."""
     placed = [replace(s, y=[float(place)]) for place, s in enumerate(series)]
     ends = [v for s in placed for part in (s.x, s.low, s.high) for v in part]
-    across = scale.linear(x_title, [*ends, 0.0] if zero else ends)
+    across = axes.linear(x_title, [*ends, 0.0] if zero else ends)
     down = Axis("", max(len(placed), 1) - 0.6, -0.6, (), ())
     height = 44 + ROOM_OF_A_ROW * max(len(placed), 1)
     return Chart("rows", title, across, down, tuple(placed), (0.0,) if zero else (), height)
@@ -121,15 +121,15 @@ def points(title: str, x_title: str, y_title: str, series: Sequence[Series]) -> 
     """A mark for each series, over a logarithmic x where it spans more than a factor of four."""
     x = [v for s in series for v in s.x]
     wide = min(x, default=1.0) > 0 and max(x, default=1.0) > 4 * min(x, default=1.0)
-    across = (scale.logarithmic if wide else scale.linear)(x_title, x)
+    across = (axes.logarithmic if wide else axes.linear)(x_title, x)
     ends = [v for s in series for part in (s.y, s.low, s.high) for v in part]
-    return Chart("points", title, across, scale.linear(y_title, ends), tuple(series))
+    return Chart("points", title, across, axes.linear(y_title, ends), tuple(series))
 
 
 def heat(title: str, matrix: NDArray[np.float64]) -> Chart:
     """An accuracy matrix (T, T) in percent; row t = after task t."""
     last = len(matrix)
-    across = scale.whole("task", last)
+    across = axes.whole("task", last)
     x = Axis("task", 0.5, last + 0.5, across.ticks, across.texts)
     y = Axis("after task", last + 0.5, 0.5, across.ticks, across.texts)
     return Chart("heat", title, x, y, (), height=330, matrix=matrix)
@@ -138,7 +138,7 @@ def heat(title: str, matrix: NDArray[np.float64]) -> Chart:
 def cloud(title: str, series: Sequence[Series]) -> Chart:
     """Points in a plane whose axes mean nothing; a series with `notes` is drawn large."""
     x, y = ([v for s in series for v in part(s)] for part in (lambda s: s.x, lambda s: s.y))
-    across, up = (scale.linear("", values, room=0.03) for values in (x, y))
+    across, up = (axes.linear("", values, room=0.03) for values in (x, y))
     bare = [Axis("", axis.low, axis.high, (), ()) for axis in (across, up)]
     return Chart("cloud", title, bare[0], bare[1], tuple(series), height=330)
 

@@ -20,7 +20,7 @@ from ocil import text
 from ocil.errors import OcilError
 from ocil.report import charts
 from ocil.report.charts import Chart, Line
-from ocil.report.strokes import INK, MOST_NUMBERS, fill, legend_lines
+from ocil.report.matplotlib_charts import INK, MOST_NUMBERS, fill, legend_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
