@@ -23,7 +23,7 @@ OTHERS = 1
 
 def tasks(groups: Sequence[Group], target: Path) -> None:
     curves = [through_tasks(g, g.readout, g.method) for g in groups]
-    figures.save(figures.curve_figure(curves, size=(6.0, 3.6)), target)
+    figures.save(figures.draw(charts.curves("", curves), (6.0, 3.6)), target)
 
 
 def pairs(groups: Sequence[Group], target: Path) -> None:

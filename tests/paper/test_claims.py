@@ -14,11 +14,9 @@ import pytest
 
 from ocil.learners import registry
 from ocil.paper.benches import bench_findings, read_benches
-from ocil.paper.claims import Claim, Comparison, claim, claims
-from ocil.paper.claimtable import comparisons, found_for, overview
-from ocil.paper.consistency import own_tables
+from ocil.paper.claims import Claim, Comparison, claim, claims, own_tables
+from ocil.paper.claimtable import comparisons, found_for, overall, overview
 from ocil.paper.evidence import INSIDE, Finding, findings, measure
-from ocil.paper.verdicts import overall
 from ocil.report.render import to_markdown
 from ocil.report.runs import METRICS, Run
 

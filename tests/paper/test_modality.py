@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_t, norm
 
 from ocil.errors import OcilError
-from ocil.paper import modality, student
+from ocil.paper import modality
 from ocil.paper.modality import Modality
 from ocil.report import style
 from ocil.report.render import Strong, to_markdown
@@ -47,7 +47,7 @@ def test_one_gaussian_has_the_likelihood_of_its_moments() -> None:
 @pytest.mark.parametrize("slanted", [False, True])
 def test_a_student_t_has_the_likelihood_that_scipy_gives(slanted: bool) -> None:
     a, b = DRAW.normal(size=(2, 80, 3))
-    found = student.fit(a, 0.01, slanted)
+    found = modality.fit_student(a, 0.01, slanted)
     oracle = multivariate_t(found.mean, found.scale, found.freedom).logpdf(b)
     assert found.nll(b) == pytest.approx(-oracle.mean())
     assert slanted == bool(np.abs(found.scale - np.diag(np.diag(found.scale))).max() > 0)
@@ -56,12 +56,12 @@ def test_a_student_t_has_the_likelihood_that_scipy_gives(slanted: bool) -> None:
 def test_fitting_finds_tails_place_and_slant() -> None:
     mix = np.array([[2.0, 0.0], [1.5, 0.5]])
     gauss = DRAW.normal(size=(4000, 2)) @ mix.T + [3.0, -1.0]
-    light = student.fit(gauss, 1e-6, slanted=True)
+    light = modality.fit_student(gauss, 1e-6, slanted=True)
     assert light.freedom == 64.0
     assert np.allclose(light.mean, [3.0, -1.0], atol=0.15)
     assert np.allclose(light.scale, mix @ mix.T, rtol=0.1, atol=0.1)
     cauchy = gauss / np.abs(DRAW.normal(size=(4000, 1)))
-    assert student.fit(cauchy, 1e-6, slanted=True).freedom == 1.0
+    assert modality.fit_student(cauchy, 1e-6, slanted=True).freedom == 1.0
 
 
 def test_one_round_class_wants_one_component_and_two_modes_want_two() -> None:
@@ -118,5 +118,5 @@ def test_modality_is_drawn_against_one_gaussian() -> None:
     assert line.low[1] < -3 < line.high[1]
     assert set(level.y) == {-3.5}
     assert (level.x[0], level.x[-1]) == (1.0, 8.0)
-    assert style.colour(level.look) == style.colour(line.look)
-    assert style.dash(level.look) != style.dash(line.look)
+    assert style.parts(level.look)[0] == style.parts(line.look)[0]
+    assert style.parts(level.look)[1] != style.parts(line.look)[1]

@@ -82,7 +82,13 @@ def test_a_page_shows_numbers_findings_seeds_commands_and_links(
     assert file == tmp_path / "report" / "index.html"
     assert sorted(path.name for path in file.parent.iterdir()) == ["index.html", "tables"]
     page = Reader(file.read_text(encoding="utf-8"))
-    for shown in ("85.50 ± 0.71", "15.00 ± 0.00", "tuning", "4 runs of 2 methods", "er leads with"):
+    for shown in (
+        "85.50 ± 0.71",
+        "15.00 ± 0.00",
+        "tuning",
+        "Methods: 2, data sets: 1, runs: 4",
+        "er leads with",
+    ):
         assert shown in page.text
     first = page.packed(0)[0]
     assert [run[:2] for run in first["runs"]] == [[0, "85.00"], [1, "86.00"]]

@@ -31,7 +31,7 @@ def sweep(make: Make, *, choices: tuple[str, ...] = ("centroids",), **more: Any)
 def test_a_line_for_each_memory_and_choice(make_record: Make) -> None:
     (chart,) = panels.centroid_charts(sweep(make_record))
     assert chart.title == "mnist"
-    assert [s.name for s in chart.series] == ["otc, memory 200", "otc, memory 500"]
+    assert [s.name for s in chart.series] == ["otc (memory 200)", "otc (memory 500)"]
     line = chart.series[0]
     assert line.x == [1.0, 2.0, 4.0]
     # the averaged weights are 5 better: 80 + 5 + k, and two less for seed 1
@@ -41,7 +41,7 @@ def test_a_line_for_each_memory_and_choice(make_record: Make) -> None:
     assert line.high == pytest.approx([y + half for y in line.y])
     (chart,) = panels.centroid_charts(sweep(make_record, choices=("centroids", "random")))
     names = [s.name for s in chart.series]
-    assert names[:2] == ["otc, memory 200, choice=centroids", "otc, memory 200, choice=random"]
+    assert names[:2] == ["otc (memory 200, choice=centroids)", "otc (memory 200, choice=random)"]
     assert len(names) == 4
     assert len({s.look for s in chart.series}) == 4
 
@@ -72,7 +72,7 @@ def test_a_line_for_each_method_through_the_tasks(make_record: Make) -> None:
     records += [make_record("er", memory=1500), make_record("er", steps=2, settings={"steps": 2})]
     first, second = panels.task_charts(map(Run, records))
     assert (first.title, second.title) == ("mnist, memory 500", "mnist, memory 1500")
-    assert [s.name for s in first.series] == ["er, steps=1", "er, steps=2", "otc"]
+    assert [s.name for s in first.series] == ["er (steps=1)", "er (steps=2)", "otc"]
     assert first.series[2].x == [1.0, 2.0, 3.0]
     assert first.series[2].y == pytest.approx([96.0, 91.0, 86.0])
 

@@ -94,12 +94,12 @@ def test_the_summary_ranks_methods_of_each_data_set(results: Path) -> None:
     assert headings(written) == [
         "# Results", "## What was found", "## digits", "## mnist", "## A", "## Studies",
     ]  # fmt: skip
-    assert "- There are 9 runs of 3 methods on 2 data sets; 1 of them are trials" in written
+    assert "- Methods: 3, data sets: 2, runs: 9; 1 of them are trials" in written
     assert "- More.\n" in written
     mnist = written.split("## mnist")[1].split("## A")[0]
     rows = [line for line in mnist.splitlines() if line.startswith("| whole")]
     row = (
-        "| 500 | er |  | 85.25 ± 0.50 | 84.45 to 86.05 | 15.00 ± 0.00 | 1 | 74 | 0.392 | 3.25 | 4 |"
+        "| 500 | er |  | 85.25 ± 0.50 | 84.45 to 86.05 | 15.00 ± 0.00 | 74 | 1 | 0.392 | 3.25 | 4 |"
     )
     assert rows[0] == f"| whole stream {row}"
     assert [line.split(" | ")[1:3] for line in rows] == [

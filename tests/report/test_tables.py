@@ -72,19 +72,20 @@ def test_missing_optional_keys_show_as_not_measured(make_record: Make) -> None:
     [row, _] = tables.overview([Run(bare)])
     assert row.group.fact("seconds") is None
     assert tables.overview_table([row]).rows[0][-1] == "–"
-    assert tables.comparison([row.group]).rows[0][-1] == "–"
+    assert tables.costs(row.group) == ["–"] * 4
 
 
-def test_comparison_puts_readouts_side_by_side(make_record: Make) -> None:
+def test_readouts_stand_side_by_side(make_record: Make) -> None:
     only_head = make_record("finetune", memory=None, readout="head", readouts=["head"])
     only_head["evaluations"] = [e for e in only_head["evaluations"] if e["readout"] == "head"]
-    table = tables.comparison(grouped([make_record(seed=s, shift=s) for s in (0, 1)] + [only_head]))
-    assert table.columns[2:4] == ("head", "ema-head")
+    records = [*(make_record(seed=s, shift=s) for s in (0, 1)), only_head]
+    table = tables.side_by_side(grouped(records))
+    assert table.columns[2:] == ("head", "ema-head")
     er, floor = table.rows
-    assert er[2:5] == ["80.50 ± 0.71", "85.50 ± 0.71", "15.00 ± 0.00"]
+    assert er[2:] == ["80.50 ± 0.71", "85.50 ± 0.71"]
     assert isinstance(er[3], Strong)
     assert not isinstance(er[2], Strong)
-    assert floor[2:4] == ["80.00", "–"]
+    assert floor[2:] == ["80.00", "–"]
     assert isinstance(floor[2], Strong)
 
 

@@ -69,15 +69,13 @@ def _costs(content: Any) -> list[dict[str, Any]]:
         for method, found in methods.items()
         for size, ms, held in zip(found["values"], found["ms"], found["kilobytes"], strict=True)
     ]
-    if not all(
-        _is_number(cell[k]) and cell[k] > 0 for cell in cells for k in ("size", "ms", "kilobytes")
-    ):
+    numbers = [cell[key] for cell in cells for key in ("size", "ms", "kilobytes")]
+    if not all(_is_number(number) and number > 0 for number in numbers):
         raise ValueError("a cell is wrong")
     passes = [cell for cell in cells if cell["quantity"] == PASSES]
     for method in {cell["method"] for cell in cells} - {cell["method"] for cell in passes}:
-        usual = [
-            c for c in cells if c["method"] == method and c["size"] == USUAL.get(c["quantity"])
-        ]
+        mine = [cell for cell in cells if cell["method"] == method]
+        usual = [cell for cell in mine if cell["size"] == USUAL.get(cell["quantity"])]
         each = {key: median(c[key] for c in usual) for key in ("ms", "kilobytes") if usual}
         cells += [cell | {"method": method} | each for cell in passes if each]
     return cells
@@ -93,9 +91,8 @@ def bench_findings(comparison: Comparison, benches: Benches) -> Iterator[Finding
             found, about, unit = find(comparison, mine, theirs)
             name = STREAMS if comparison.source == "mixture" else COSTS
             if found:
-                yield Finding(
-                    comparison, left, right, {"data": about}, found, frozenset({name}), unit
-                )
+                where, names = {"data": about}, frozenset({name})
+                yield Finding(comparison, left, right, where, found, names, unit)
 
 
 Found = tuple[list[float], str, str]  # differences, where, what they are paired by
@@ -106,7 +103,8 @@ def _on_streams(comparison: Comparison, mine: Cells, theirs: Cells) -> Found:
     by_kind = [{tuple(cell[key] for key in KIND): cell for cell in side} for side in (mine, theirs)]
     both = [(cell, by_kind[1][kind]) for kind, cell in by_kind[0].items() if kind in by_kind[1]]
     timed = comparison.metric == "ms"
-    pairs = list((_times if timed else _errors)(both)) if both else []
+    times = [(a["ms"], b["ms"]) for a, b in both if a["ms"] and b["ms"]]
+    pairs = times if timed else list(_errors(both)) if both else []
     unit = "kinds of streams" if timed else "seeds"
     return _differences(comparison, pairs), f"streams of {len(both)} kinds", unit
 
@@ -134,10 +132,6 @@ def _growth(comparison: Comparison, mine: Cells, _: Cells) -> Found:
 def _differences(comparison: Comparison, pairs: Sequence[tuple[float, float]]) -> list[float]:
     log = comparison.scale == "log"
     return [math.log(a) - math.log(b) if log else a - b for a, b in pairs]
-
-
-def _times(both: Sequence[tuple[Any, Any]]) -> Iterator[tuple[float, float]]:
-    return ((a["ms"], b["ms"]) for a, b in both if a["ms"] and b["ms"])
 
 
 def _errors(both: Sequence[tuple[Any, Any]]) -> Iterator[tuple[float, float]]:

@@ -10,11 +10,9 @@ from typing import Any
 
 from ocil import text
 from ocil.paper.benches import Benches, bench_findings
-from ocil.paper.claims import Claim, Filter, claims
-from ocil.paper.consistency import own_tables
+from ocil.paper.claims import Claim, Filter, claims, own_tables
 from ocil.paper.evidence import MIN_PAIRS, Finding, findings
 from ocil.paper.modality import modality_findings
-from ocil.paper.verdicts import overall, pairs_of, setting_of
 from ocil.report.render import NOTHING, Cell, Strong, Table, to_markdown
 from ocil.report.runs import Run
 
@@ -30,6 +28,9 @@ whether the means that the paper itself prints bear the claim out.
 """
 LEFT = ("claim", "in the paper", "verdict", "the paper's own tables", "setting", "compared",
         "studies")  # fmt: skip
+WORDS = ("confirmed", "refuted", "not settled")
+BARE = ("method", "metric", "readout")
+LARGEST = 700.0  # logarithm of a factor; beyond it a float overflows
 Found = tuple[Claim, list[Finding]]
 
 
@@ -86,18 +87,10 @@ def _details(found: Sequence[Found]) -> Table:
         for finding in evidence:
             mean, low, high = finding.interval
             limits = f"{_number(finding, low)} to {_number(finding, high)}"
-            rows.append(
-                [
-                    number,
-                    setting_of(finding, apart),
-                    _compared(finding),
-                    _number(finding, mean),
-                    NOTHING if math.isinf(low) else limits,
-                    pairs_of(finding),
-                    finding.verdict,
-                    _studies(finding),
-                ]
-            )
+            about = [number, setting_of(finding, apart), _compared(finding)]
+            ends = NOTHING if math.isinf(low) else limits
+            said = [_number(finding, mean), ends, pairs_of(finding), finding.verdict]
+            rows.append([*about, *said, _studies(finding)])
     return Table(columns, rows, LEFT)
 
 
@@ -129,10 +122,6 @@ def _side(side: Filter) -> str:
     return ", ".join(f"{_value(v)}" if k in BARE else f"{k} {_value(v)}" for k, v in side.items())
 
 
-BARE = ("method", "metric", "readout")
-LARGEST = 700.0  # logarithm of a factor; beyond it a float overflows
-
-
 def _value(value: Any) -> str:
     return f"above {value['above']}" if isinstance(value, Mapping) else text.setting(value)
 
@@ -146,3 +135,56 @@ def _number(finding: Finding, value: float) -> str:
 def _studies(finding: Finding) -> str:
     counts = Counter(name.split("/")[0] for name in sorted(finding.names))
     return ", ".join(f"{text.plain(name, 60)} ({n})" for name, n in sorted(counts.items()))
+
+
+def overall(claim: Claim, evidence: Sequence[Finding]) -> str:
+    """One word where all comparisons agree, else how many say what."""
+    if not evidence:
+        return "untested"
+    ranks = {comparison.rank for comparison in claim.compare} - {0}
+    said = _ranked(evidence, *ranks) if ranks else [finding.verdict for finding in evidence]
+    counts = Counter(said)
+    if len(counts) > 1:
+        parts = [f"{counts[word]} {word}" for word in WORDS if counts[word]]
+        return f"mixed: {', '.join(parts)}"
+    word = said[0]
+    if word == "not settled" and ranks:
+        rivals = claim.compare[0].rights()
+        run = sum(any(f.right == rival for f in evidence) for rival in rivals)
+        return f"not settled ({run} of {len(rivals)} rivals run)"
+    if word == "not settled":
+        return f"not settled ({pairs_of(max(evidence, key=lambda f: len(f.differences)))})"
+    return word if len(said) == 1 else f"{word} ({len(said)} of {len(said)})"
+
+
+def _ranked(evidence: Sequence[Finding], rank: int) -> list[str]:
+    """In each setting: at most rank - 1 rivals may be better. One that was not run may be."""
+    places: dict[str, list[Finding]] = defaultdict(list)
+    for finding in evidence:
+        mine = {k: v for k, v in finding.settings.items() if k != "seed"}
+        places[json.dumps(mine, sort_keys=True)].append(finding)
+    said = []
+    for members in places.values():
+        rivals = len(members[0].comparison.rights())
+        counts = Counter(finding.verdict for finding in members)
+        beaten = rivals - counts["confirmed"] < rank  # too few are left to push it further down
+        lost = counts["refuted"] >= rank
+        said.append("refuted" if lost else "confirmed" if beaten else "not settled")
+    return said
+
+
+def setting_of(finding: Finding, apart: set[str] | frozenset[str] = frozenset()) -> str:
+    """Data, memory, length and preset of a finding, and the settings named in `apart`."""
+    s = finding.settings
+    parts = [text.plain(s["data"], 60)]
+    parts += [f"memory {s['memory']}"] if s.get("memory") is not None else []
+    parts += [f"{s['limit_per_class']} images a class"] if s.get("limit_per_class") else []
+    if s.get("preset", "default") != "default" and "preset" not in finding.comparison.varied:
+        parts.append(f"preset {text.plain(s['preset'], 40)}")
+    parts += [f"{text.plain(k, 40)}={text.setting(s[k])}" for k in sorted(apart) if k in s]
+    return ", ".join(parts)
+
+
+def pairs_of(finding: Finding) -> str:
+    n = len(finding.differences)
+    return f"{n} {finding.unit}" if n > 1 else "1 seed"

@@ -150,18 +150,16 @@ def _differences(
 
 def _setting(run: Run, comparison: Comparison) -> str:
     """Equal for runs that may be compared, whatever they have in what is varied."""
-    every = [key for key in run.settings if key not in ASIDE]
-    keys = PROTOCOL if comparison.between_methods else every
-    return _canonical({k: run.settings.get(k) for k in keys if k not in comparison.varied})
+    if not comparison.between_methods:
+        return _configuration(run, comparison.varied)
+    shared = {k: run.settings.get(k) for k in PROTOCOL if k not in comparison.varied}
+    return json.dumps(shared, sort_keys=True)
 
 
 def _configuration(run: Run, without: frozenset[str]) -> str:
     """Equal for runs that differ by the seed and what is in `without` only."""
-    return _canonical({k: v for k, v in run.settings.items() if k not in {*ASIDE, *without}})
-
-
-def _canonical(settings: Mapping[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True)
+    kept = {k: v for k, v in run.settings.items() if k not in {*ASIDE, *without}}
+    return json.dumps(kept, sort_keys=True)
 
 
 def measure(run: Run, metric: str, readout: str | None) -> float | None:
@@ -173,9 +171,9 @@ def measure(run: Run, metric: str, readout: str | None) -> float | None:
     try:
         distances = run.record["inside"][-1]["own_class_distance"]
         found = [distances[kind][form] for kind in kinds]
+        if not all(type(x) in (int, float) and 0 < x < math.inf for x in found):
+            return None
     except (KeyError, IndexError, TypeError):
-        return None
-    if not all(type(x) in (int, float) and 0 < x < math.inf for x in found):
         return None
     value = found[0] / found[1] if len(found) == 2 else found[0]
     return value if 0 < value < math.inf else None

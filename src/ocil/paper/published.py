@@ -36,24 +36,6 @@ def printed() -> tuple[Printed, ...]:
     return tuple(number for table in _content()["table"] for number in _numbers(table))
 
 
-def find(
-    method: str,
-    data: str,
-    memory: int | None,
-    metric: str,
-    *,
-    offline: bool = False,
-    settings: Mapping[str, Any] | None = None,
-) -> Printed | None:
-    """The number of one cell; `settings` asks for a cell of an ablation."""
-    wanted = (method, data, memory, metric, offline, dict(settings or {}))
-    for number in printed():
-        cell = (number.method, number.data, number.memory, number.metric, number.offline)
-        if (*cell, dict(number.settings)) == wanted:
-            return number
-    return None
-
-
 def protocol(key: str) -> int:
     """What the paper fixes for every run: batch, replay or runs."""
     return _content()["protocol"][key]
@@ -81,14 +63,5 @@ def _numbers(table: Mapping[str, Any]) -> Iterator[Printed]:
     for method, cells in table["rows"].items():
         for (memory, settings), cell in zip(columns, cells, strict=True):
             value, deviation = cell if isinstance(cell, list) else (cell, None)
-            yield Printed(
-                label=table["label"],
-                method=method,
-                data=table["data"],
-                memory=memory,
-                metric=table["metric"],
-                value=value,
-                deviation=deviation,
-                offline=table.get("offline", False),
-                settings=settings,
-            )
+            about = table["label"], method, table["data"], memory, table["metric"]
+            yield Printed(*about, value, deviation, table.get("offline", False), settings)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from ocil.paper.benches import read_benches
 from ocil.paper.cells import METHODS, Row, runs_methods
-from ocil.paper.claimtable import INTRODUCTION, Found, comparisons, found_for, overview
+from ocil.paper.claimtable import INTRODUCTION, Found, comparisons, found_for, overall, overview
 from ocil.paper.notes import Note, check_used, read_notes
 from ocil.paper.tables import paper_rows, paper_tables
 from ocil.paper.times import Times
-from ocil.paper.verdicts import overall
 from ocil.report import results
 from ocil.report.render import to_markdown
 from ocil.report.runs import Run, read_runs
@@ -49,9 +48,8 @@ class Paper:
     def sentences(self) -> Iterator[str]:
         """How claims and cells came out, and what was not run."""
         counts = Counter(overall(*each).split(" ")[0].strip(":") for each in self.found)
-        words = {"confirmed": "confirmed", "refuted": "refuted", "mixed": "mixed",
-                 "not": "not settled", "untested": "untested"}  # fmt: skip
-        parts = [f"{counts[key]} {word}" for key, word in words.items() if counts[key]]
+        words = ("confirmed", "refuted", "mixed", "not settled", "untested")
+        parts = [f"{n} {word}" for word in words if (n := counts[word.split(" ")[0]])]
         yield f"The paper's {len(self.found)} claims: {', '.join(parts)} (table below)."
         rows = [row for members in self.tables.values() for row in members]
         run = [row for row in rows if row.ours("accuracy")]
@@ -75,13 +73,10 @@ class Paper:
 
     def section(self) -> str:
         """The verdicts, for RESULTS.md."""
-        return f"## The paper's claims\n\n{_RULE}\n{to_markdown(overview(self.found, short=True))}"
-
-
-_RULE = f"""\
-Judged by a rule from paired differences of records and their 95 % intervals; the rule, the places
-in the paper and every comparison are in [{NAME}]({NAME}).
-"""
+        rule = "Judged by paired differences of records and their 95 % intervals; the rule and all"
+        rest = f"comparisons are in [{NAME}]({NAME})."
+        table = to_markdown(overview(self.found, short=True))
+        return f"## The paper's claims\n\n{rule}\n{rest}\n\n{table}"
 
 
 def pages(root: Path) -> dict[Path, str]:

@@ -76,17 +76,14 @@ def table(members: Sequence[Row], seconds: Seconds) -> Table:
     for row in members:
         first, g = row.cell.first, row.group
         line = [first.memory, first.method, *(first.settings[key] for key in special)]
-        line += [row.label, g.readout] if g else [_missing(row), NOTHING]
+        missing = "not run in full, only on a cut" if row.cut else "not run"
+        line += [row.label, g.readout] if g else [missing, NOTHING]
         for metric in asked:
             theirs = row.cell.printed(metric)
             line += [measured(row.ours(metric)), str(theirs) if theirs else NOTHING]
         line += [len(g.runs), NOTHING] if g else [0, _hours(seconds(row.cell))]
         body.append(line)
     return Table(columns, body)
-
-
-def _missing(row: Row) -> str:
-    return "not run in full, only on a cut" if row.cut else "not run"
 
 
 def _hours(seconds: float | None) -> str:

@@ -44,14 +44,11 @@ class Times:
 
 def _timed(file: Path) -> list[Values]:
     """Entries with method, settings, seconds and steps; a wrong one is left out by the estimate."""
-    if not file.is_file():
-        return []
     try:
         found = json.loads(read_plain(file, MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        return [e for e in found if {"method", "settings", "seconds", "steps"} <= e.keys()]
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return []
-    keys = {"method", "settings", "seconds", "steps"}
-    return [e for e in found if isinstance(e, dict) and keys <= e.keys()]
 
 
 def planned(number: Printed) -> Values | None:

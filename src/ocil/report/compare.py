@@ -21,19 +21,15 @@ from ocil.run.metrics import paired_difference
 MIN_RUNS = 3  # runs; with two, the factor of the interval is 12.7
 MAX_GROUPS = 16  # groups that are compared with each other
 # Settings that stand beside a name: in a column, or in the stream that groups share.
-KNOWN = frozenset(
-    {"readout", "steps", "limit_per_class", "epochs", "fingerprint", "tasks", "augment"}
-)
+KNOWN = frozenset("readout steps limit_per_class epochs fingerprint tasks augment".split())
 
 
 def leading(groups: Sequence[Group], most: int = MAX_GROUPS) -> list[Group]:
     """At most so many groups in their order: the best of every method, then the most accurate."""
-    ranked = sorted(groups, key=lambda g: -(s.mean if (s := g.summary("accuracy")) else -1.0))
+    ranked = sorted(groups, key=_accuracy, reverse=True)
     best = {g.method: g for g in reversed(ranked)}
-    first = [g for g in ranked if best[g.method] is g]
-    others = [g for g in ranked if best[g.method] is not g]
-    kept = {id(g) for g in [*first, *others][:most]}
-    return [g for g in groups if id(g) in kept]
+    kept = sorted(ranked, key=lambda g: best[g.method] is not g)[:most]
+    return [g for g in groups if g in kept]
 
 
 def interval(g: Group, metric: str) -> tuple[float, float] | None:
@@ -43,6 +39,12 @@ def interval(g: Group, metric: str) -> tuple[float, float] | None:
         return None
     _, low, high = paired_difference(known, [0.0] * len(known))
     return low, high
+
+
+def between(g: Group, metric: str) -> str:
+    """The interval in words."""
+    ends = interval(g, metric)
+    return f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else NOTHING
 
 
 @dataclass(frozen=True)
@@ -133,10 +135,8 @@ def findings(runs: Sequence[Run], places: Sequence[Sequence[Group]]) -> Iterator
     tuned = sum(run.split == "validation" for run in runs)
     methods, data = len({run.method for run in runs}), len({run.data for run in runs})
     trials = f"; {tuned:,} of them are trials on held-out images, by which settings were chosen"
-    yield (
-        f"There are {len(runs):,} runs of {methods} method{'s' * (methods != 1)} on {data} data "
-        f"set{'s' * (data != 1)}{trials if tuned else ''}."
-    )
+    there = f"Methods: {methods}, data sets: {data}, runs: {len(runs):,}"
+    yield f"{there}{trials if tuned else ''}."
     for members in places:
         if told := finding(members):
             yield f"{text.plain(members[0].data, 60)}: {told}."

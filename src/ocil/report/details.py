@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ocil.report import axes
-from ocil.report.charts import Chart, Line, curves, heat
+from ocil.report.charts import Chart, Line, curves, heat, linear
 from ocil.report.groups import Group
 from ocil.report.latent import clouds
 from ocil.report.show import task_names
@@ -31,7 +30,7 @@ def group_charts(g: Group) -> dict[str, Chart]:
         found["tasks"] = curves("Average through the tasks, by read-out", through, main=main)
     probes = _several(anytime(g, name, name) for name in g.readouts)
     if probes:
-        steps = axes.linear("batches of the stream", [x for p in probes for x in p.x], room=0.01)
+        steps = linear("batches of the stream", [x for p in probes for x in p.x], room=0.01)
         title = "While learning, on probe images of the classes so far"
         borders = task_borders(g)
         found["anytime"] = curves(title, probes, steps, "accuracy (%)", borders=borders, main=main)
@@ -97,12 +96,11 @@ def health_charts(g: Group) -> list[Chart]:
         ("Spread and drift of the centroids", "in units of deviation", _PLACES, False),
         ("Weights of the components", "share", _SHARES, False),
     ]
-    found = [
+    return [
         curves(title, lines, y_title=unit, log=log)
         for title, unit, readers, log in charts
         if (lines := _lines(g, readers))
     ]
-    return found
 
 
 def _lines(g: Group, readers: Mapping[str, Reader]) -> list[Line]:

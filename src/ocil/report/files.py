@@ -16,7 +16,7 @@ from ocil.report.details import group_charts
 from ocil.report.groups import Group, by_place, names
 from ocil.report.panels import comparison_charts
 from ocil.report.render import Table, to_csv, to_latex, to_markdown
-from ocil.report.tables import comparison, overview, overview_numbers, overview_table
+from ocil.report.tables import overview, overview_numbers, overview_table, side_by_side
 
 ENDINGS = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV"}
 _OURS = re.compile(r"(overview|readouts|differences)-\d+\.(md|tex|csv)")
@@ -49,11 +49,11 @@ def write_tables(groups: Sequence[Group], folder: Path) -> None:
 
 def _tables(groups: list[Group]) -> dict[str, tuple[Table, Table]]:
     """title -> (for people, for programs)."""
-    called = names(groups)
+    called = dict(zip(map(id, groups), names(groups), strict=True))
     rows = overview(run for g in groups for run in g.runs)
     reported = overview_table([row for row in rows if row.reported], full=True)
     pairs = differences(groups)
-    sides = comparison(groups)
+    sides = side_by_side(groups)
     return {
         "Overview": (reported, overview_numbers(rows)),
         "Read-outs": (sides, sides),

@@ -138,11 +138,14 @@ def own_labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> 
     return found
 
 
-def names(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> dict[int, str]:
-    """By the id of each group: its method, and what tells it from other groups of the method."""
-    told = own_labels(groups, known)
-    shown = {id(g): f"{g.method} ({told[id(g)]})" if told[id(g)] else g.method for g in groups}
-    return {key: text.plain(name) for key, name in shown.items()}
+def names(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list[str]:
+    """Of each its method, and memory and settings that tell it from others of the method."""
+    told, found = own_labels(groups, known), []
+    for g in groups:
+        several = len({other.memory for other in groups if other.method == g.method}) > 1
+        parts = [f"memory {g.memory}"] * several + [told[id(g)]] * bool(told[id(g)])
+        found.append(text.plain(f"{g.method} ({', '.join(parts)})" if parts else g.method))
+    return found
 
 
 def readouts(groups: Iterable[Group]) -> list[str]:

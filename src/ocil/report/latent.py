@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ocil import text
 from ocil.errors import OcilError
 from ocil.report.charts import Chart, Series, cloud
-from ocil.report.groups import Group, labels
+from ocil.report.groups import Group, own_labels
 from ocil.report.runs import Run
 from ocil.run import latentfile
 from ocil.run.latentfile import Latents
@@ -88,17 +88,12 @@ def latent_chart(kept: Kept, title: str, points: int = POINTS) -> Chart:
 def titles(kept: Sequence[Kept]) -> list[str]:
     """Method, data, memory and what tells the runs of one method and data set apart."""
     groups = [Group((k.run,)) for k in kept]
-    shown = [""] * len(groups)
-    for pair in {(g.method, g.data) for g in groups}:
-        here = [i for i, g in enumerate(groups) if (g.method, g.data) == pair]
-        for i, label in zip(here, labels([groups[i] for i in here]), strict=True):
-            shown[i] = label
-    several = len({g.first.seed for g in groups}) > 1
+    told, several = own_labels(groups), len({g.seeds for g in groups}) > 1
     found = []
-    for g, label in zip(groups, shown, strict=True):
-        parts = [g.method, g.data, *([] if g.memory is None else [f"memory {g.memory}"])]
-        parts += [f"seed {g.first.seed}"] * several + [label] * bool(label)
-        found.append(text.plain(", ".join(parts)))
+    for g in groups:
+        memory = [] if g.memory is None else [f"memory {g.memory}"]
+        parts = [g.method, g.data, *memory, *([f"seed {g.seeds[0]}"] * several), told[id(g)]]
+        found.append(text.plain(", ".join(filter(None, parts))))
     return found
 
 

@@ -5,6 +5,7 @@
   const DASHES = ["solid", "dash", "dashdot", "dot"];
   const MARKS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross"];
   const UNITS = { seconds: "seconds of learning", images: "images through the net", bytes: "bytes held" };
+  const METRICS = ["accuracy", "forgetting", "learning", "anytime", "worst case"];
   const MOST_NAMES = 20; // classes in a cloud that are named beside their points
   const MOST_BANDS = 6; // in one picture; more would hide each other
   const OPTIONS = { displayModeBar: false, responsive: true, showTips: false };
@@ -17,6 +18,7 @@
     element.append(...children);
     return element;
   };
+  const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
   const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
   const known = (values) => values.filter((v) => v !== null);
   const deviation = (values) => {
@@ -32,7 +34,6 @@
   /** plotly reads a few tags and formulas in texts; names from records must show as they are. */
   const asText = (words) => String(words).replace(/[&<>$]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-  // Packed content: gzip in base64.
   function unpack(element) {
     if (!unpacked.has(element)) {
       const bytes = Uint8Array.from(atob(element.textContent.trim()), (c) => c.charCodeAt(0));
@@ -44,13 +45,10 @@
   }
 
   let library = null;
-  function plotly() {
-    library ??= unpack(document.getElementById("plotly")).then((code) => {
-      document.head.append(make("script", { textContent: code })); // the policy knows its sum
-      return window.Plotly;
-    });
-    return library;
-  }
+  const plotly = () => library ??= unpack(document.getElementById("plotly")).then((code) => {
+    document.head.append(make("script", { textContent: code })); // the policy knows its sum
+    return window.Plotly;
+  });
 
   /** The page's colours as they are now, light or dark. */
   function palette() {
@@ -136,63 +134,60 @@
     return found;
   }
 
-  function pairsPicture(groups, base) {
-    return (colours) => {
-      const traces = groups.flatMap((g, row) => {
-        const found = differences(g, base);
-        const values = found.map((d) => d.value);
-        const colour = colours.series[g.colour];
-        if (!values.length) return [];
-        const middle = mean(values);
-        const wide = g === base ? null : half(values);
-        const about = g === base ? `the reference, ${g.mean.toFixed(2)} %`
-          : `${signed(middle)} points; ` + (wide === null ? `${values.length} common seeds: no interval`
-            : `95 % interval ${signed(middle - wide)} to ${signed(middle + wide)}, ${values.length} seeds`);
-        const seeds = trace(g.name, colour, { mode: "markers", x: values, y: values.map(() => row),
-          marker: { color: colour, size: 5, opacity: 0.45 },
-          hovertext: found.map((d) => hover(g.name, `seed ${d.seed}: ${signed(d.value)}`)) });
-        const whole = trace(g.name, colour, { mode: "markers", x: [middle], y: [row],
-          marker: { symbol: g.mark, color: colour, size: 10, line: { color: colours.paper, width: 1 } },
-          error_x: wide === null ? undefined
-            : { type: "data", array: [wide], color: colour, thickness: 1.8, width: 4 },
-          hovertext: [hover(g.name, about)] });
-        return g === base ? [whole] : [seeds, whole];
-      });
-      const most = innerWidth < 700 ? 20 : 30;
-      const layout = layoutOf(colours, { name: `percent points above ${cut(base.name, 40)}` }, {
-        range: [groups.length - 0.4, -0.6], tickvals: groups.map((_, row) => row), showgrid: false,
-        ticktext: groups.map((g) => asText(cut(g.name, most))), tickfont: { color: colours.ink },
-      }, {
-        height: Math.max(360, 70 + 24 * groups.length),
-        shapes: [{ type: "line", x0: 0, x1: 0, yref: "paper", y0: 0, y1: 1, layer: "below",
-          line: { color: colours.soft, width: 1 } }],
-      });
-      return { traces, layout };
-    };
+  function pairsPicture(colours, groups, base) {
+    const traces = groups.flatMap((g, row) => {
+      const found = differences(g, base);
+      const values = found.map((d) => d.value);
+      const colour = colours.series[g.colour];
+      if (!values.length) return [];
+      const middle = mean(values);
+      const wide = g === base ? null : half(values);
+      const about = g === base ? `the reference, ${g.mean.toFixed(2)} %`
+        : `${signed(middle)} points; ` + (wide === null ? `${values.length} common seeds: no interval`
+          : `95 % interval ${signed(middle - wide)} to ${signed(middle + wide)}, ${values.length} seeds`);
+      const seeds = trace(g.name, colour, { mode: "markers", x: values, y: values.map(() => row),
+        marker: { color: colour, size: 5, opacity: 0.45 },
+        hovertext: found.map((d) => hover(g.name, `seed ${d.seed}: ${signed(d.value)}`)) });
+      const whole = trace(g.name, colour, { mode: "markers", x: [middle], y: [row],
+        marker: { symbol: g.mark, color: colour, size: 10, line: { color: colours.paper, width: 1 } },
+        error_x: wide === null ? undefined
+          : { type: "data", array: [wide], color: colour, thickness: 1.8, width: 4 },
+        hovertext: [hover(g.name, about)] });
+      return g === base ? [whole] : [seeds, whole];
+    });
+    const most = innerWidth < 700 ? 20 : 30;
+    const layout = layoutOf(colours, { name: `percent points above ${cut(base.name, 40)}` }, {
+      range: [groups.length - 0.4, -0.6], tickvals: groups.map((_, row) => row), showgrid: false,
+      ticktext: groups.map((g) => asText(cut(g.name, most))), tickfont: { color: colours.ink },
+    }, {
+      height: Math.max(360, 70 + 24 * groups.length),
+      shapes: [{ type: "line", x0: 0, x1: 0, yref: "paper", y0: 0, y1: 1, layer: "below",
+        line: { color: colours.soft, width: 1 } }],
+    });
+    return { traces, layout };
   }
 
-  function tasksPicture(groups) {
-    return (colours) => {
-      const traces = groups.flatMap((g) => {
-        const colour = colours.series[g.colour];
-        const steps = g.curve[0].map((_, t) => g.curve.map((c) => c[t]).filter((v) => v != null));
-        const x = steps.map((_, t) => t + 1).filter((t) => steps[t - 1].length === g.curve.length);
-        const values = x.map((t) => steps[t - 1]);
-        const y = values.map(mean);
-        const half = values.map((v) => (v.length > 1 ? deviation(v) : 0));
-        const line = trace(g.name, colour, { mode: "lines+markers", x, y,
-          line: { color: colour, dash: g.dash, width: 2 }, marker: { symbol: g.mark, size: 7 },
-          hovertext: x.map((t, i) => hover(g.name, `after task ${t}: ${y[i].toFixed(2)} %`
-            + (half[i] ? ` ± ${half[i].toFixed(2)}` : "") + `<br>seeds: ${values[i].map((v) => v.toFixed(1)).join(", ")}`)) });
-        const few = groups.length <= MOST_BANDS && g.curve.length > 1;
-        return few ? [band(colour, x, y.map((v, i) => v - half[i]), y.map((v, i) => v + half[i])), line] : [line];
-      });
-      const many = groups.some((g) => g.curve[0].length > 12);
-      const layout = layoutOf(colours, { name: "tasks learned", dtick: many ? undefined : 1 },
-        { name: "average accuracy (%)" }, { showlegend: groups.length > 1, height: 360 + 9 * groups.length,
-          legend: { orientation: "h", y: -0.2, yanchor: "top", font: { size: 11 } } });
-      return { traces, layout };
-    };
+  function tasksPicture(colours, groups) {
+    const traces = groups.flatMap((g) => {
+      const colour = colours.series[g.colour];
+      const steps = g.curve[0].map((_, t) => g.curve.map((c) => c[t]).filter((v) => v != null));
+      const x = steps.map((_, t) => t + 1).filter((t) => steps[t - 1].length === g.curve.length);
+      const values = x.map((t) => steps[t - 1]);
+      const y = values.map(mean);
+      const half = values.map((v) => (v.length > 1 ? deviation(v) : 0));
+      const seeds = (i) => values[i].map((v) => v.toFixed(1)).join(", ");
+      const line = trace(g.name, colour, { mode: "lines+markers", x, y,
+        line: { color: colour, dash: g.dash, width: 2 }, marker: { symbol: g.mark, size: 7 },
+        hovertext: x.map((t, i) => hover(g.name, `after task ${t}: ${y[i].toFixed(2)} %`
+          + (half[i] ? ` ± ${half[i].toFixed(2)}` : "") + `<br>seeds: ${seeds(i)}`)) });
+      if (groups.length > MOST_BANDS || g.curve.length < 2) return [line];
+      return [band(colour, x, y.map((v, i) => v - half[i]), y.map((v, i) => v + half[i])), line];
+    });
+    const many = groups.some((g) => g.curve[0].length > 12);
+    const layout = layoutOf(colours, { name: "tasks learned", dtick: many ? undefined : 1 },
+      { name: "average accuracy (%)" }, { showlegend: groups.length > 1, height: 360 + 9 * groups.length,
+        legend: { orientation: "h", y: -0.2, yanchor: "top", font: { size: 11 } } });
+    return { traces, layout };
   }
 
   /** Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten. */
@@ -207,26 +202,24 @@
     return { type: "log", range: [Math.log10(low), Math.log10(high)], tickvals, ticktext };
   }
 
-  function costPicture(groups, unit) {
-    return (colours) => {
-      const priced = groups.filter((g) => known(g.cost[unit]).some((v) => v > 0));
-      const traces = priced.map((g) => {
-        const cost = mean(known(g.cost[unit]));
-        const values = known(g.acc);
-        const wide = half(values);
-        const colour = colours.series[g.colour];
-        return trace(g.name, colour, { mode: "markers", x: [cost], y: [g.mean],
-          marker: { symbol: g.mark, color: colour, size: 11 },
-          error_y: wide === null ? undefined : { type: "data", array: [wide], color: colour, thickness: 1.4, width: 3 },
-          hovertext: [hover(g.name, `${g.mean.toFixed(2)} %${wide === null ? "" : `, 95 % ± ${wide.toFixed(2)}`}`
-            + `<br>${short(cost)} ${UNITS[unit]}`)] });
-      });
-      const costs = traces.map((t) => t.x[0]);
-      const wide = Math.max(...costs) > 4 * Math.min(...costs) ? logTicks(costs) : {};
-      const layout = layoutOf(colours, { name: UNITS[unit], ...wide },
-        { name: "average accuracy (%)" }, { height: 360 });
-      return { traces, layout };
-    };
+  function costPicture(colours, groups, unit) {
+    const priced = groups.filter((g) => known(g.cost[unit]).some((v) => v > 0));
+    const traces = priced.map((g) => {
+      const cost = mean(known(g.cost[unit]));
+      const values = known(g.acc);
+      const wide = half(values);
+      const colour = colours.series[g.colour];
+      return trace(g.name, colour, { mode: "markers", x: [cost], y: [g.mean],
+        marker: { symbol: g.mark, color: colour, size: 11 },
+        error_y: wide === null ? undefined : { type: "data", array: [wide], color: colour, thickness: 1.4, width: 3 },
+        hovertext: [hover(g.name, `${g.mean.toFixed(2)} %${wide === null ? "" : `, 95 % ± ${wide.toFixed(2)}`}`
+          + `<br>${short(cost)} ${UNITS[unit]}`)] });
+    });
+    const costs = traces.map((t) => t.x[0]);
+    const wide = Math.max(...costs) > 4 * Math.min(...costs) ? logTicks(costs) : {};
+    const layout = layoutOf(colours, { name: UNITS[unit], ...wide },
+      { name: "average accuracy (%)" }, { height: 360 });
+    return { traces, layout };
   }
 
   async function compare(section) {
@@ -241,8 +234,9 @@
     figure("tasks").hidden = figure("cost").hidden = !groups.length;
     const unit = section.element.querySelector(".unit").value;
     const pictures = {
-      pairs: groups.length > 1 && pairsPicture(groups, groups[Number(select.value)]),
-      tasks: groups.length && tasksPicture(groups), cost: groups.length && costPicture(groups, unit),
+      pairs: groups.length > 1 && ((c) => pairsPicture(c, groups, groups[Number(select.value)])),
+      tasks: groups.length && ((c) => tasksPicture(c, groups)),
+      cost: groups.length && ((c) => costPicture(c, groups, unit)),
     };
     for (const [name, build] of Object.entries(pictures)) {
       if (build) await plot(figure(name).querySelector(".plot"), build);
@@ -252,33 +246,30 @@
   }
 
   // A picture that Python described: lines, heat map or cloud.
-  function described(chart) {
-    return (colours) => {
-      const colour = (s) => colours.series[s.look[0]];
-      const classes = chart.kind === "cloud" ? chart.s.filter((s) => !s.big && s.x.length) : [];
-      const traces = chart.kind === "heat" ? [heat(chart, colours)] : chart.s.flatMap((s) => {
-        const lines = chart.kind === "lines";
-        const own = trace(s.n, colour(s), { mode: lines ? (s.x.length > 25 ? "lines" : "lines+markers") : "markers",
-          x: s.x, y: s.y, line: { color: colour(s), dash: DASHES[s.look[1]], width: 1.8 },
-          marker: { symbol: MARKS[s.look[2]], color: colour(s), size: s.big ? 12 : lines ? 6 : 4,
-            line: s.big ? { color: colours.paper, width: 1.5 } : undefined }, opacity: lines || s.big ? 1 : 0.75,
-          showlegend: !s.big, hovertext: s.x.map((x, i) => hover(s.n, lines ? `${asText(chart.x.t)} ${short(x)}: ${short(s.y[i])}`
-            : s.big ? "centroid" : "feature")) });
-        return s.a && s.x.length > 1 ? [band(colour(s), s.x, s.a, s.c), own] : [own];
-      });
-      const bare = chart.kind === "cloud" ? { visible: false } : {};
-      const range = (axis) => (axis.log ? axis.r.map(Math.log10) : axis.r);
-      const middle = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
-      const layout = layoutOf(colours, { name: chart.x.t, range: range(chart.x), ...bare },
-        { name: chart.y.t, range: range(chart.y), type: chart.y.log ? "log" : "linear", ...bare }, {
-          showlegend: chart.s.length > 1 && !(classes.length && classes.length <= MOST_NAMES),
-          legend: { orientation: "h", y: -0.22, yanchor: "top", font: { size: 10.5 } }, height: 300 + 6 * chart.s.length,
-          shapes: chart.b.map((at) => ({ type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, layer: "below",
-            line: { color: colours.soft, width: 0.5 } })),
-          annotations: classes.length > MOST_NAMES ? [] : classes.map((s) => ({ text: `<b>${asText(cut(s.n, 12))}</b>`,
-            x: middle(s.x), y: middle(s.y), showarrow: false, bgcolor: colours.paper, opacity: 0.85, borderpad: 1 })) });
-      return { traces, layout };
-    };
+  function described(colours, chart) {
+    const colour = (s) => colours.series[s.look[0]];
+    const classes = chart.kind === "cloud" ? chart.s.filter((s) => !s.big && s.x.length) : [];
+    const traces = chart.kind === "heat" ? [heat(chart, colours)] : chart.s.flatMap((s) => {
+      const lines = chart.kind === "lines";
+      const own = trace(s.n, colour(s), { mode: lines ? (s.x.length > 25 ? "lines" : "lines+markers") : "markers",
+        x: s.x, y: s.y, line: { color: colour(s), dash: DASHES[s.look[1]], width: 1.8 },
+        marker: { symbol: MARKS[s.look[2]], color: colour(s), size: s.big ? 12 : lines ? 6 : 4,
+          line: s.big ? { color: colours.paper, width: 1.5 } : undefined }, opacity: lines || s.big ? 1 : 0.75,
+        showlegend: !s.big, hovertext: s.x.map((x, i) => hover(s.n, lines ? `${asText(chart.x.t)} ${short(x)}: ${short(s.y[i])}`
+          : s.big ? "centroid" : "feature")) });
+      return s.a && s.x.length > 1 ? [band(colour(s), s.x, s.a, s.c), own] : [own];
+    });
+    const bare = chart.kind === "cloud" ? { visible: false } : {};
+    const range = (axis) => (axis.log ? axis.r.map(Math.log10) : axis.r);
+    const layout = layoutOf(colours, { name: chart.x.t, range: range(chart.x), ...bare },
+      { name: chart.y.t, range: range(chart.y), type: chart.y.log ? "log" : "linear", ...bare }, {
+        showlegend: chart.s.length > 1 && !(classes.length && classes.length <= MOST_NAMES),
+        legend: { orientation: "h", y: -0.22, yanchor: "top", font: { size: 10.5 } }, height: 300 + 6 * chart.s.length,
+        shapes: chart.b.map((at) => ({ type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, layer: "below",
+          line: { color: colours.soft, width: 0.5 } })),
+        annotations: classes.length > MOST_NAMES ? [] : classes.map((s) => ({ text: `<b>${asText(cut(s.n, 12))}</b>`,
+          x: median(s.x), y: median(s.y), showarrow: false, bgcolor: colours.paper, opacity: 0.85, borderpad: 1 })) });
+    return { traces, layout };
   }
 
   function heat(chart, colours) {
@@ -298,15 +289,13 @@
     return make("div", { className: "scroll" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
   }
 
-  const METRICS = ["accuracy", "forgetting", "learning", "anytime", "worst case"];
-
   function detail(own, columns) {
     const numbers = own.numbers.map(([name, value, between]) => make("div", {}, make("dt", { textContent: name }),
-      make("dd", {}, value, " ", make("small", { textContent: between }))));
+      make("dd", {}, value, " ", make("small", { textContent: between === "–" ? "" : `95 %: ${between}` }))));
     const runs = own.runs.map((run) => [...run.slice(0, -1).map(String), make("a", { href: run.at(-1), textContent: "record.json" })]);
     const pictures = own.charts.map((chart) => {
       const place = make("div", { className: "plot" });
-      plot(place, described(chart));
+      plot(place, (colours) => described(colours, chart));
       return make("figure", {}, make("figcaption", {}, make("b", { textContent: chart.title })), place);
     });
     const copy = make("button", { type: "button", textContent: "Copy", hidden: !navigator.clipboard });
@@ -330,17 +319,14 @@
   async function toggle(section, row) {
     if (row.detail) {
       row.detail.querySelectorAll(".plot").forEach((place) => drawn.delete(place));
-      row.detail.remove();
-      row.detail = null;
+      row.detail = row.detail.remove() ?? null;
       return;
     }
     section.details ??= unpack(section.element.querySelector(".details")).then(JSON.parse);
-    const own = (await section.details)[Number(row.dataset.row)];
-    row.detail = detail(own, row.cells.length);
+    row.detail = detail((await section.details)[Number(row.dataset.row)], row.cells.length);
     row.after(row.detail);
   }
 
-  // Tables.
   const textOf = (cell) => (cell.querySelector(".value") ?? cell).textContent.trim();
 
   function sort(section, column, descending, words) {
@@ -355,17 +341,15 @@
 
   function makeSortable(section) {
     const heads = Array.from(section.element.querySelectorAll("thead th"));
-    heads.forEach((head, column) => {
-      if (!column) return;
-      const button = make("button", { type: "button" }, ...head.childNodes);
-      head.append(button);
-      button.addEventListener("click", () => {
+    heads.slice(1).forEach((head, place) => {
+      head.append(make("button", { type: "button" }, ...head.childNodes));
+      head.firstChild.addEventListener("click", () => {
         const now = head.getAttribute("aria-sort");
         const words = head.classList.contains("left");
         const descending = now ? now === "ascending" : !words;
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-        sort(section, column, descending, words);
+        sort(section, place + 1, descending, words);
       });
     });
   }
@@ -383,9 +367,8 @@
     const safe = (text) => (/^[\s]*[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
     const line = (cells) => cells.map((cell) => `"${safe(cell).replace(/"/g, '""')}"`).join(",");
     const heads = Array.from(section.element.querySelectorAll("thead th"), textOf).slice(1);
-    const groups = data.sections[section.number];
     const lines = section.rows.filter((row) => !row.hidden).map((row) => {
-      const g = groups[Number(row.dataset.row)];
+      const g = data.sections[section.number][Number(row.dataset.row)];
       const seeds = g.seeds.map((seed, i) => `${seed}: ${g.acc[i] ?? ""}`).join("; ");
       return line([...Array.from(row.cells, textOf).slice(1), seeds]);
     });
@@ -393,13 +376,9 @@
   }
 
   function save(name, text) {
-    const link = make("a", { download: name, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
-
-  function choose(section, rows) {
-    section.rows.forEach((row) => { row.querySelector("input").checked = rows.has(row.dataset.row); });
+    const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    make("a", { download: name, href }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 1000);
   }
 
   /** Make a section live when it is first opened. */
@@ -412,7 +391,10 @@
       name.replaceChildren(make("button", { type: "button", title: "seeds, read-outs, commands" }, name.textContent));
     });
     makeSortable(section);
-    const preset = () => choose(section, new Set(find(".block").value.split(" ")));
+    const preset = () => {
+      const chosenRows = new Set(find(".block").value.split(" "));
+      section.rows.forEach((row) => { row.querySelector("input").checked = chosenRows.has(row.dataset.row); });
+    };
     find(".filter").addEventListener("input", (e) => filter(section, e.target.value.toLowerCase().split(/\s+/).filter(Boolean)));
     find(".csv").addEventListener("click", () => save("ocil.csv", csv(section)));
     find(".block").addEventListener("change", () => { preset(); compare(section); });

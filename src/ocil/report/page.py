@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -32,11 +33,11 @@ from ocil.report.groups import Group, by_place, group, own_labels
 from ocil.report.render import NOTHING
 from ocil.report.runs import TITLES, Run
 from ocil.report.show import percent
-from ocil.report.tables import measured, memory, rounded
+from ocil.report.tables import costs, measured, memory
 
 PAGE = "index.html"
 METRICS = ("accuracy", "forgetting", "learning", "anytime", "worst")
-COSTS = ("seconds", "images", "bytes")
+COSTS = {"seconds": "seconds", "images": "", "bytes": "bytes_held"}
 # heading -> what it means; nothing where the word says it. The first ones are words.
 COLUMNS = {
     "method": "",
@@ -47,8 +48,8 @@ COLUMNS = {
     "accuracy": f"{TITLES['accuracy']} in percent, mean ± standard deviation over seeds",
     "95 % interval": f"of the mean, Student's t, from {compare.MIN_RUNS} runs on",
     "forgetting": f"{TITLES['forgetting']} in percent points",
-    "updates": "gradient steps for one batch of the stream",
     "images/step": "images that go through the net for one batch of the stream",
+    "updates": "gradient steps for one batch of the stream",
     "MB held": "memory, averaged weights and whatever else a method keeps beside its net",
     "seconds": "time spent learning, as recorded",
     "runs": "runs that differ by their seed only",
@@ -61,10 +62,7 @@ POLICY = (
 
 
 def write_page(runs: Sequence[Run], out_dir: Path | str, figures: bool = False) -> Path:
-    """Write OUT_DIR/index.html and OUT_DIR/tables.
-
-    With `figures` also OUT_DIR/figures: every picture as PDF and PNG.
-    """
+    """Write OUT_DIR/index.html and OUT_DIR/tables; with `figures` pictures as PDF and PNG too."""
     if not runs:
         raise OcilError("There is no record to report; run `ocil run` first or name its folder.")
     out_dir = Path(out_dir)
@@ -83,9 +81,11 @@ def render_page(runs: Sequence[Run], groups: Sequence[Group], out_dir: Path) -> 
     try:
         import jinja2
         from markupsafe import Markup
+
+        plotly, packed_plotly = _plotly()
     except ImportError:
         raise OcilError(
-            "The page needs jinja2; install it with `pip install ocil[report]`."
+            "The page needs jinja2 and plotly; install them with `pip install ocil[report]`."
         ) from None
     places = by_place(groups)
     sections = [_section(number, members) for number, members in enumerate(places)]
@@ -97,8 +97,7 @@ def render_page(runs: Sequence[Run], groups: Sequence[Group], out_dir: Path) -> 
         "fewest": compare.MIN_RUNS,
         "sections": [_compared(members, methods) for members in places],
     }
-    details = [[_details(g, out_dir) for g in members] for members in places]
-    script, plotly = part("page.js"), _plotly()
+    script = part("page.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     return environment.from_string(part("page.html")).render(
@@ -107,9 +106,9 @@ def render_page(runs: Sequence[Run], groups: Sequence[Group], out_dir: Path) -> 
         policy=POLICY.format(scripts=" ".join(_sum(code) for code in (script, plotly))),
         style=Markup(part("page.css")),
         script=Markup(script),
-        plotly=_packed_plotly(),
+        plotly=packed_plotly,
         data=packed(data),
-        details=[packed(each) for each in details],
+        details=[packed([_details(g, out_dir) for g in members]) for members in places],
     )
 
 
@@ -119,20 +118,13 @@ def part(name: str) -> str:
 
 
 @cache
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise OcilError(
-            "The page needs plotly; install it with `pip install ocil[report]`."
-        ) from None
+def _plotly() -> tuple[str, str]:
+    """Its code, and the same packed."""
+    from plotly.offline import get_plotlyjs
+
     # a browser reads any line end of an inline script as \n before it takes the sum
-    return get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
-
-
-@cache
-def _packed_plotly() -> str:
-    return _pack(_plotly())
+    code = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
+    return code, _pack(code)
 
 
 def packed(value: Any) -> str:
@@ -164,7 +156,7 @@ def _section(number: int, members: list[Group]) -> dict[str, Any]:
     said = compare.finding(members)
     place = {id(g): n for n, g in enumerate(members)}
     rows = [
-        (place[id(g)], _cells(g, labels[id(g)], where), _under(labels[id(g)], where))
+        (place[id(g)], _cells(g, labels[id(g)], where), f"{where}, {labels[id(g)]}".strip(", "))
         for where in sorted(blocks, key=lambda where: where != main)
         for g in blocks[where]
     ]
@@ -197,26 +189,11 @@ def _labels(blocks: Mapping[str, Sequence[Group]], known: frozenset[str]) -> dic
 
 
 def _cells(g: Group, label: str, where: str) -> list[str]:
-    ends = compare.interval(g, "accuracy")
-    costs = (("gradient_steps_per_batch", 1.0), ("backbone_images_per_step", 1.0),
-             ("bytes_held", 1e-6), ("seconds", 1.0))  # fmt: skip
-    return [
-        text.plain(g.method),
-        text.plain(label, 400),
-        where.rpartition(", ")[0],
-        text.plain(g.readout),
-        memory(g),
-        measured(g.summary("accuracy")),
-        f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else NOTHING,
-        measured(g.summary("forgetting")),
-        *(rounded(g.fact(key, factor)) for key, factor in costs),
-        str(len(g.runs)),
-    ]
-
-
-def _under(label: str, where: str) -> str:
-    """What narrow screens show below the method instead of in columns."""
-    return text.plain(", ".join([where, *([label] if label else [])]), 400)
+    words = [text.plain(g.method), text.plain(label, 400), where.rpartition(", ")[0]]
+    accuracy, forgetting = (measured(g.summary(metric)) for metric in ("accuracy", "forgetting"))
+    ends = compare.between(g, "accuracy")
+    told = [*words, text.plain(g.readout), memory(g), accuracy, ends, forgetting]
+    return [*told, *costs(g), str(len(g.runs))]
 
 
 def _compared(members: Sequence[Group], methods: Sequence[str]) -> list[dict[str, Any]]:
@@ -240,27 +217,24 @@ def _compared(members: Sequence[Group], methods: Sequence[str]) -> list[dict[str
     ]
 
 
-def _pair(run: Run) -> str:
+def _pair(run: Run) -> int:
     """Equal for runs of one seed on the same data, cut into the same tasks."""
-    same = json.dumps([run.record.get("data_fingerprint"), run.tasks])
-    return hashlib.sha256(same.encode()).hexdigest()[:8]
+    return zlib.crc32(json.dumps([run.record.get("data_fingerprint"), run.tasks]).encode())
 
 
 def _cost(run: Run, kind: str) -> float | None:
-    record = run.record
-    if kind == "images":
-        each, steps = record.get("backbone_images_per_step"), record.get("steps")
-        return None if each is None or steps is None else each * steps
-    return record.get("bytes_held" if kind == "bytes" else "seconds")
+    each, steps = run.record.get("backbone_images_per_step"), run.record.get("steps")
+    images = None if each is None or steps is None else each * steps
+    return images if kind == "images" else run.record.get(COSTS[kind])
 
 
 def _details(g: Group, out_dir: Path) -> dict[str, Any]:
     """What opens below a row: every seed, read-out and picture, the commands and the settings."""
     record = g.first.record
-    settings = sorted((text.plain(k), text.setting(v)) for k, v in record["settings"].items())
-    facts = {"preset": text.plain(record.get("preset") or "")}
+    known = record["settings"] | {"preset": record.get("preset") or "default"}
+    settings = sorted((text.plain(k), text.setting(v)) for k, v in known.items() if k != "seed")
     return {
-        "numbers": [[TITLES[m], measured(g.summary(m)), _between(g, m)] for m in METRICS],
+        "numbers": [[TITLES[m], measured(g.summary(m)), compare.between(g, m)] for m in METRICS],
         "runs": [
             [run.seed, *(percent(run.value(m)) for m in METRICS), *_facts(run), _link(run, out_dir)]
             for run in g.runs
@@ -273,13 +247,8 @@ def _details(g: Group, out_dir: Path) -> dict[str, Any]:
         "tasks": shared_task_names(g) or [],
         "charts": [chart_data(chart) for chart in group_charts(g).values()],
         "commands": [text.command(run.record["command"]) for run in g.runs],
-        "settings": [*facts.items(), *(pair for pair in settings if pair[0] != "seed")],
+        "settings": settings,
     }
-
-
-def _between(g: Group, metric: str) -> str:
-    ends = compare.interval(g, metric)
-    return f"95 %: {ends[0]:.2f} to {ends[1]:.2f}" if ends else ""
 
 
 def _facts(run: Run) -> list[str]:
@@ -314,10 +283,9 @@ def chart_data(chart: Chart) -> dict[str, Any]:
 
 
 def _series(series: Series) -> dict[str, Any]:
-    look = series.look
     return {
         "n": text.plain(series.name),
-        "look": [style.colour(look), style.dash(look), style.mark(look)],
+        "look": style.parts(series.look),
         "x": _numbers(series.x),
         "y": _numbers(series.y),
         **({"a": _numbers(series.low), "c": _numbers(series.high)} if len(series.low) else {}),
@@ -325,14 +293,7 @@ def _series(series: Series) -> dict[str, Any]:
     }
 
 
-def _numbers(values: Iterable[float | None], digits: int = 5) -> list[float | int | None]:
+def _numbers(values: Iterable[float | None], digits: int = 5) -> list[float | None]:
     """Rounded to what a screen can show; null where there is none."""
-    found: list[float | int | None] = []
-    for value in values:
-        if value is None or not math.isfinite(value):
-            found.append(None)
-        else:
-            rounded = float(f"{value:.{digits}g}")
-            whole = rounded.is_integer() and abs(rounded) < 2**53
-            found.append(int(rounded) if whole else rounded)
-    return found
+    known = (None if v is None or not math.isfinite(v) else v for v in values)
+    return [None if v is None else float(f"{v:.{digits}g}") for v in known]

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from ocil import text
 from ocil.errors import OcilError
-from ocil.report import axes, charts
+from ocil.report import charts
 from ocil.report.charts import Chart, Series
-from ocil.report.compare import KNOWN, alike, difference, leader, leading
+from ocil.report.compare import KNOWN, alike, difference, leader, one_each
 from ocil.report.details import through_tasks
-from ocil.report.groups import Group, group, labels, names
+from ocil.report.groups import Group, group, names
 from ocil.report.latent import Kept, latent_chart, titles
 from ocil.report.runs import Run
 from ocil.run import metrics
@@ -24,6 +24,7 @@ COSTS = {
     "images": ("backbone_images_per_step", "images through the net per batch"),
     "bytes": ("bytes_held", "bytes held"),
 }
+ACCURACY = "average accuracy (%)"
 SETTING = "components"  # the number of centroids a class
 
 
@@ -42,13 +43,13 @@ def centroid_charts(runs: Iterable[Run]) -> list[Chart]:
             rest = {k: v for k, v in g.settings.items() if k != SETTING}
             sweeps.setdefault((g.memory, repr(sorted(rest.items()))), []).append(g)
         sweeps = {key: sweep for key, sweep in sweeps.items() if len(sweep) > 1}
-        names = _names([sweep[0] for sweep in sweeps.values()])
+        told = names([sweep[0] for sweep in sweeps.values()])
         series = [
             _sweep(sweep, name, look)
-            for look, (sweep, name) in enumerate(zip(sweeps.values(), names, strict=True))
+            for look, (sweep, name) in enumerate(zip(sweeps.values(), told, strict=True))
         ]
         if series:
-            found.append(sweep_chart(title, "centroids a class", "average accuracy (%)", series))
+            found.append(sweep_chart(title, "centroids a class", ACCURACY, series))
     if not found:
         raise OcilError(
             f"No two records here differ by {SETTING} alone; run `ocil study figure-centroids`."
@@ -81,7 +82,7 @@ def task_charts(runs: Iterable[Run]) -> list[Chart]:
     found = []
     for title, here in _places(group(runs), with_memory=True):
         drawn = [
-            through_tasks(g, g.readout, name) for g, name in zip(here, _names(here), strict=True)
+            through_tasks(g, g.readout, name) for g, name in zip(here, names(here), strict=True)
         ]
         found.append(charts.curves(title, drawn))
     return found
@@ -89,19 +90,12 @@ def task_charts(runs: Iterable[Run]) -> list[Chart]:
 
 def cost_charts(runs: Iterable[Run]) -> list[Chart]:
     """Final average accuracy against the images that go through the net for a batch."""
-    groups = [g for g in group(runs) if g.values("accuracy") and g.fact("backbone_images_per_step")]
-    found = []
-    for title, here in _places(groups, with_memory=True):
-        series = []
-        for look, (g, name) in enumerate(zip(here, _names(here), strict=True)):
-            images, (mean, low, high) = (
-                g.fact("backbone_images_per_step"),
-                interval(g.values("accuracy")),
-            )
-            assert images is not None
-            series.append(Series(name, [images.mean], [mean], [low], [high], look))
-        unit = "images through the net per batch"
-        found.append(charts.points(title, unit, "average accuracy (%)", series))
+    key, unit = COSTS["images"]
+    groups = [g for g in group(runs) if g.values("accuracy") and g.fact(key)]
+    found = [
+        charts.points(title, unit, ACCURACY, _costs(here, names(here), key))
+        for title, here in _places(groups, with_memory=True)
+    ]
     if not found:
         raise OcilError("No record here tells how many images went through the net.")
     return found
@@ -111,8 +105,8 @@ def sweep_chart(title: str, x_title: str, y_title: str, series: Sequence[Series]
     """Lines over small whole numbers."""
     shown = [v for s in series for part in (s.y, s.low, s.high) for v in part]
     last = max(int(max(s.x)) for s in series)
-    across = axes.whole(x_title, last)
-    return Chart("lines", title, across, axes.linear(y_title, shown), tuple(series))
+    across = charts.whole(x_title, last)
+    return Chart("lines", title, across, charts.linear(y_title, shown), tuple(series))
 
 
 def _places(groups: Sequence[Group], with_memory: bool) -> list[tuple[str, list[Group]]]:
@@ -126,49 +120,37 @@ def _places(groups: Sequence[Group], with_memory: bool) -> list[tuple[str, list[
     return list(found.items())
 
 
-def _names(groups: Sequence[Group]) -> list[str]:
-    """Method, memory where it differs, and the settings that tell one method's groups apart."""
-    found = {}
-    for method in {g.method for g in groups}:
-        own = [g for g in groups if g.method == method]
-        several = len({g.memory for g in own}) > 1
-        for g, label in zip(own, labels(own), strict=True):
-            parts = [method] + [f"memory {g.memory}"] * several + [label] * bool(label)
-            found[id(g)] = text.plain(", ".join(parts), 60)
-    return [found[id(g)] for g in groups]
-
-
 def comparison_charts(groups: Sequence[Group]) -> dict[str, Chart]:
     """The page's three pictures for every stream and memory of a data set, by name of their file:
     paired differences from the leader, accuracy through the tasks, and cost against accuracy."""
     found: dict[str, Chart] = {}
     for number, block in enumerate(alike(groups).values(), 1):
-        shown = leading([g for g in block if g.values("accuracy")])
-        called = names(shown, KNOWN)
+        shown = one_each(block)
         if len(shown) < 2:
             continue
-        drawn = [through_tasks(g, g.readout, called[id(g)]) for g in shown]
+        told = names(shown, KNOWN)
+        drawn = [through_tasks(g, g.readout, name) for g, name in zip(shown, told, strict=True)]
         found[f"block-{number}-tasks"] = charts.curves("Through the tasks", drawn)
         for name, (key, unit) in COSTS.items():
-            if series := _costs(shown, called, key):
-                chart = charts.points("", unit, "average accuracy (%)", series)
+            if series := _costs(shown, told, key):
+                chart = charts.points("", unit, ACCURACY, series)
                 found[f"block-{number}-{name}"] = chart
         best = leader(shown)
         rows = []
-        for look, g in enumerate(shown):
+        for look, (g, name) in enumerate(zip(shown, told, strict=True)):
             d = difference(g, best)
             if g is not best and d.mean is not None:
-                rows.append(Series(called[id(g)], [d.mean], [0.0], [d.low], [d.high], look))
+                rows.append(Series(name, [d.mean], [0.0], [d.low], [d.high], look))
         if rows:
-            title = f"percent points above {called[id(best)]}"
+            title = f"percent points above {told[shown.index(best)]}"
             found[f"block-{number}-differences"] = charts.rows("", title, rows, zero=True)
     return found
 
 
-def _costs(groups: Sequence[Group], called: dict[int, str], key: str) -> list[Series]:
+def _costs(groups: Sequence[Group], told: Sequence[str], key: str) -> list[Series]:
     series = []
-    for look, g in enumerate(groups):
+    for look, (g, name) in enumerate(zip(groups, told, strict=True)):
         if (cost := g.fact(key)) and cost.mean > 0:
             mean, low, high = interval(g.values("accuracy"))
-            series.append(Series(called[id(g)], [cost.mean], [mean], [low], [high], look))
+            series.append(Series(name, [cost.mean], [mean], [low], [high], look))
     return series

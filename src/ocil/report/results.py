@@ -5,23 +5,24 @@ Words that people wrote stand in STUDY/README.md; every number here is derived f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from ocil import text
 from ocil.errors import OcilError
-from ocil.report.compare import KNOWN, alike, findings, interval
+from ocil.report.compare import KNOWN, alike, between, findings
 from ocil.report.groups import Group, by_place, group, own_labels, readouts
-from ocil.report.render import NOTHING, Cell, Table, to_markdown
+from ocil.report.render import Cell, Table, to_markdown
 from ocil.report.runs import Run
 from ocil.report.tables import (
     commands,
+    costs,
     count_trials,
     measured,
     memory,
     outcome,
-    rounded,
     side_by_side,
 )
 
@@ -70,8 +71,10 @@ def summary_page(
     places = by_place(groups)
     found = [*(text.markdown(s, 1000) for s in findings(runs, places)), *said]
     sections = [_section(members) for members in places]
-    studies = sorted({run.study for run in runs} - {""})
-    listed = [f"- {_titled(root, study)}: {_runs(runs, study)}\n" for study in studies]
+    listed = []
+    for study, count in sorted(Counter(run.study for run in runs if run.study).items()):
+        title = _readme(root / study / "README.md")[0] or text.markdown(study, 200)
+        listed.append(f"- [{title}]({quote(study)}/{NAME}): {count} run{'s' * (count > 1)}\n")
     parts = ["# Results\n", ABOUT, "## What was found\n", "".join(f"- {s}\n" for s in found)]
     parts += [*sections, *more]
     return "\n".join([*parts, *(["## Studies\n", "".join(listed)] if listed else [])])
@@ -80,40 +83,17 @@ def summary_page(
 def _section(members: Sequence[Group]) -> str:
     """The table of one data set, best first for each stream and memory."""
     columns = ("stream", "memory", "method", "settings", "accuracy", "95 % interval", "forgetting",
-               "updates", "images/step", "MB held", "seconds", "runs")  # fmt: skip
+               "images/step", "updates", "MB held", "seconds", "runs")  # fmt: skip
     rows: list[list[Cell]] = []
     for stream, block in alike(members).items():
         told = own_labels(block, KNOWN)
         for g in block:
-            ends = interval(g, "accuracy")
-            rows.append(
-                [
-                    stream.rpartition(", ")[0],
-                    memory(g),
-                    g.method,
-                    told[id(g)],
-                    measured(g.summary("accuracy")),
-                    f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else NOTHING,
-                    measured(g.summary("forgetting")),
-                    rounded(g.fact("gradient_steps_per_batch")),
-                    rounded(g.fact("backbone_images_per_step")),
-                    rounded(g.fact("bytes_held", 1e-6)),
-                    rounded(g.fact("seconds")),
-                    len(g.runs),
-                ]
-            )
+            accuracy, forgetting = (measured(g.summary(m)) for m in ("accuracy", "forgetting"))
+            head = [stream.rpartition(", ")[0], memory(g), g.method, told[id(g)], accuracy]
+            ends = between(g, "accuracy")
+            rows.append([*head, ends, forgetting, *costs(g), len(g.runs)])
     table = to_markdown(Table(columns, rows, ("stream", "method", "settings")))
     return f"## {text.markdown(members[0].data, 200)}\n\n{table}"
-
-
-def _titled(root: Path, study: str) -> str:
-    title = _readme(root / study / "README.md")[0] or text.markdown(study, 200)
-    return f"[{title}]({quote(study)}/{NAME})"
-
-
-def _runs(runs: Sequence[Run], study: str) -> str:
-    count = sum(run.study == study for run in runs)
-    return f"{count} run{'s' * (count != 1)}"
 
 
 def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Iterator[str]:

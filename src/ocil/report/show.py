@@ -17,11 +17,10 @@ WIDEST = 12  # tasks; a matrix of more does not fit a terminal
 
 def show(record: Record) -> list[RenderableType]:
     """Rich tables of a record, in the order in which they are to be printed."""
-    matrix = f"Accuracy in percent, read-out {record['readout']}"
     return [
-        to_rich(matrix_table(record), title=matrix),
-        to_rich(metrics_table(record), title="Percent at the end of the stream"),
-        to_rich(facts_table(record), title="The run"),
+        to_rich(matrix_table(record), f"Accuracy in percent, read-out {record['readout']}"),
+        to_rich(metrics_table(record), "Percent at the end of the stream"),
+        to_rich(facts_table(record), "The run"),
     ]
 
 

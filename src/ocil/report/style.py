@@ -20,25 +20,14 @@ MARKS = ("o", "s", "D", "^", "v", "P")
 EACH = 6  # looks with the same dash
 
 
-def colour(look: int) -> int:
-    """Number of its colour."""
-    return look % len(COLOURS)
-
-
-def dash(look: int) -> int:
-    """Number of its dash: the first six are solid."""
-    return look // EACH % len(DASHES)
-
-
-def mark(look: int) -> int:
-    """Number of its mark; the second six take another mark than the first."""
-    return (look + look // EACH) % len(MARKS)
+def parts(look: int) -> tuple[int, int, int]:
+    """Numbers of its colour, dash and mark: the first six are solid, the second six take another
+    dash, and other marks than the first."""
+    turn = look // EACH
+    return look % len(COLOURS), turn % len(DASHES), (look + turn) % len(MARKS)
 
 
 def matplotlib(look: int) -> dict[str, Any]:
     """Arguments of `Axes.plot`."""
-    return {
-        "color": COLOURS[colour(look)],
-        "linestyle": DASHES[dash(look)],
-        "marker": MARKS[mark(look)],
-    }
+    colour, dash, mark = parts(look)
+    return {"color": COLOURS[colour], "linestyle": DASHES[dash], "marker": MARKS[mark]}

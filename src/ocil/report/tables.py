@@ -92,18 +92,6 @@ def overview_numbers(rows: Sequence[Row]) -> Table:
     return Table((*names, *pairs, "runs", "seeds", *COSTS, "command"), body, names)
 
 
-def comparison(groups: Sequence[Group]) -> Table:
-    """A row per group, the accuracy of each read-out side by side, the reported one strong."""
-    names = readouts(groups)
-    columns = ("method", "settings", *names, "forgetting", "runs", "images/step")
-    body: list[list[Cell]] = []
-    for g, label in zip(groups, labels(groups), strict=True):
-        images = rounded(g.fact("backbone_images_per_step"))
-        forgotten = measured(g.summary("forgetting"))
-        body.append([g.method, label, *_scores(g, names), forgotten, len(g.runs), images])
-    return Table(columns, body)
-
-
 def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Table:
     """A row per group: what its reported read-out gives, what a run costs, and the trials
     (method, data) that preceded it."""
@@ -114,14 +102,8 @@ def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> T
     body: list[list[Cell]] = []
     for g, label in zip(groups, labels(groups, frozenset({"readout", "steps"})), strict=True):
         metrics = [measured(g.summary(name)) for name in ("accuracy", "forgetting", "learning")]
-        costs = [
-            rounded(g.fact("backbone_images_per_step")),
-            rounded(g.fact("gradient_steps_per_batch")),
-            rounded(g.fact("bytes_held", 1e-6)),
-            rounded(g.fact("seconds")),
-        ]
         tried = trials.get((g.method, g.data), 0)
-        body.append([g.method, label, g.readout, *metrics, len(g.runs), *costs, tried])
+        body.append([g.method, label, g.readout, *metrics, len(g.runs), *costs(g), tried])
     return Table(columns, body)
 
 
@@ -159,6 +141,11 @@ def commands(groups: Sequence[Group]) -> str:
     ticks = max([2, *(len(run) for line in lines for run in re.findall("`+", line))])
     fence = "`" * (ticks + 1)
     return f"{fence}sh\n{''.join(lines)}{fence}\n"
+
+
+def costs(g: Group) -> list[str]:
+    """What a run costs: images a step, gradient steps a batch, MB held, seconds."""
+    return [rounded(g.fact(key, 1e-6 if key == "bytes_held" else 1.0)) for key in COSTS]
 
 
 def measured(summary: Summary | None) -> str:
