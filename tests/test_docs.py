@@ -130,6 +130,18 @@ def test_a_drawing_is_whole_and_needs_nothing_else(name: str) -> None:
     assert used <= ids
 
 
+def test_cards_say_what_the_modules_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    import cards
+
+    due = [
+        name
+        for name in sorted(set(registry.built_in()) - cards.WITHOUT)
+        if (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8") != cards.card(name)
+    ]
+    assert due == [], "run `python docs/cards.py`"
+
+
 def test_every_method_has_a_card() -> None:
     cards = {card.stem for card in (DOCS / "methods").glob("*.md")}
     assert cards - {"index"} == set(registry.names()) - {"finetune", "joint"}
