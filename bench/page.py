@@ -41,7 +41,7 @@ def opened(browser: Any, page_file: Path) -> list[Seconds]:
     found = []
     for mark in STAGES:
         asked = f"performance.getEntriesByName('{mark}')[0]"
-        page.wait_for_function(asked, polling=20, timeout=120_000)
+        page.wait_for_function(f"() => {asked}", polling=20, timeout=120_000)
         spent = processor(browser) - before
         found.append((page.evaluate(f"{asked}.startTime") / 1000, spent))
     page.close()
