@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ocil.report import charts, compare, figures, lines
+from ocil.report import charts, compare, figures
 from ocil.report.charts import Chart, Series
+from ocil.report.details import through_tasks
 from ocil.report.groups import Group, group
-from ocil.run.reading import find_records
+from ocil.report.runs import read_runs
 from ocil.settings import Settings
 
 LOOKS = {"er": 0, "otc": 2}  # as in the picture of the tasks; all others look alike
@@ -21,16 +22,16 @@ OTHERS = 1
 
 
 def tasks(groups: Sequence[Group], target: Path) -> None:
-    curves = [lines.through_tasks(g, g.readout, g.method) for g in groups]
-    figures.save(figures.curve_figure(curves, size=(6.0, 3.6)), target)
+    curves = [through_tasks(g, g.readout, g.method) for g in groups]
+    figures.save(figures.draw(charts.curves("", curves), (6.0, 3.6)), target)
 
 
 def pairs(groups: Sequence[Group], target: Path) -> None:
     """Whole streams with the smallest memory of the study and all of its seeds, best first."""
     whole = [g for g in groups if not g.settings["limit_per_class"]]
     least = min(g.memory or 0 for g in whole)
-    seeds = max(len(g.records) for g in whole)
-    known = [g for g in whole if g.memory == least and len(g.records) == seeds]
+    seeds = max(len(g.runs) for g in whole)
+    known = [g for g in whole if g.memory == least and len(g.runs) == seeds]
     known.sort(key=lambda g: -mean(g))
     figure = figures.grid([accuracies(known), differences(known)], 2, side=4.0)
     figure.set_figheight(0.55 + 0.24 * len(known))
@@ -72,5 +73,5 @@ def name(g: Group) -> str:
 
 if __name__ == "__main__":
     kind, folder, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    found = group([record for _, record in find_records(folder)])
+    found = group(read_runs([folder]))
     {"tasks": tasks, "pairs": pairs}[kind](found, target)

@@ -1,7 +1,8 @@
-"""Small, cheap runs on the bundled digits, and the command line as a function."""
+"""Small, cheap runs on the bundled digits, hand-made records, the command line as a function."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -130,3 +131,160 @@ def within_seconds() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+# Hand-made records: small, finished, and as schema 1 describes them.
+Record = dict[str, Any]
+HOSTILE = "<script>alert(1)</script>|$x^2$ [red]\x1b[31m`_*=cmd()\n@a"
+
+
+def _defaults() -> dict[str, Any]:
+    from ocil.settings import Settings, to_mapping
+
+    return to_mapping(Settings())
+
+
+def _record(
+    method: str = "er",
+    *,
+    seed: int = 0,
+    memory: int | None = 500,
+    split: str = "test",
+    data: str = "mnist",
+    joint: bool = False,
+    shift: int = 0,
+    settings: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """Three tasks of two classes, 100 images each; the average of the weights is 5 points better.
+
+    Accuracy on task i after task t is 90 - 10 (t - i) + shift percent: A_T = 80 + shift, every
+    task forgets 10 for each later one: F = (20 + 10) / 2 = 15.
+    """
+    tasks = [[1, 0], [2, 3], [4, 5]]
+    chosen = {"seed": seed, "memory": memory, "data": data, "steps": 1, "augment": "none"}
+    evaluations = []
+    for t in range(3):
+        for readout, lift in (("head", 0), ("ema-head", 5)):
+            right = [min(90 - 10 * (t - i // 2) + shift + lift, 100) for i in range(6)]
+            seen = [joint or label // 2 <= t for label in range(6)]
+            counts = {
+                "correct": [c if s else 0 for c, s in zip(right, seen, strict=True)],
+                "total": [100 if s else 0 for s in seen],
+            }
+            head = {"task": 2 if joint else t, "readout": readout}
+            for part in (10, 20):
+                evaluations.append(head | counts | {"step": 20 * t + part, "images": "probe"})
+            if not joint or t == 2:
+                evaluations.append(head | counts | {"step": 20 * t + 20, "images": "all"})
+    record: Record = {
+        "schema": 1,
+        "method": method,
+        "preset": f"default/{data}",
+        "study": None,
+        "data": data,
+        "data_fingerprint": "ab" * 32,
+        "split": split,
+        "memory": memory,
+        "seed": seed,
+        "epochs": 1,
+        "settings": _defaults() | chosen | (settings or {}),
+        "job": "cd" * 32,
+        "command": f"ocil run {method} --data {data} --seed {seed}",
+        "versions": {"ocil": "0.1.0", "python": "3.11.7"},
+        "commit": "ef" * 20,
+        "dirty": False,
+        "readout": "ema-head",
+        "readouts": ["head", "ema-head"],
+        "stream_sha256": "12" * 32,
+        "class_names": ["zero", "one", "two", "three", "four", "five"],
+        "tasks": tasks,
+        "evaluations": evaluations,
+        "steps": 60,
+        "gradient_steps_per_batch": 1,
+        "seconds": 1.5 + seed,
+        "images_per_second": 400.0,
+        "backbone_images_per_step": 74.0,
+        "bytes_held": 392_000,
+        "peak_memory_mb": 300.0,
+        "state_sha256": "34" * 32,
+    }
+    return record | changes
+
+
+@pytest.fixture
+def make_record() -> Callable[..., Record]:
+    return _record
+
+
+@pytest.fixture
+def hostile_record() -> Record:
+    """Markup of every language we write, wherever a record holds free text."""
+    return _record(
+        HOSTILE,
+        data=HOSTILE,
+        settings={"augment": HOSTILE, HOSTILE: HOSTILE},
+        class_names=[HOSTILE] * 6,
+        command=f"ocil run {HOSTILE}",
+        preset=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+        commit=HOSTILE,
+    )
+
+
+@pytest.fixture
+def write_record() -> Callable[[Path, Record], Path]:
+    def write(folder: Path, record: Record) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").write_text(json.dumps(record))
+        return folder / "record.json"
+
+    return write
+
+
+def _run(
+    method: str = "otc",
+    accuracy: float = 90.0,
+    *,
+    learned: float | None = None,
+    others: dict[str, float] | None = None,
+    seed: int = 0,
+    memory: int | None = 500,
+    data: str = "mnist",
+    tasks: int = 5,
+    settings: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Record:
+    """One class a task, 1 000 images each: `accuracy` at the end, `learned` just after learning.
+
+    A_T = accuracy and F = learned - accuracy at the reported read-out; `others` maps further
+    read-outs to their accuracy.
+    """
+    final = {"head": accuracy} | (others or {})
+    evaluations = []
+    for t in range(tasks):
+        for readout, percent in final.items():
+            fresh = percent if learned is None or t == tasks - 1 else learned
+            right = [round(10 * (fresh if i == t else percent)) for i in range(tasks)]
+            counts = {
+                "correct": [right[i] if i <= t else 0 for i in range(tasks)],
+                "total": [1000 if i <= t else 0 for i in range(tasks)],
+            }
+            evaluations.append(
+                counts | {"task": t, "readout": readout, "images": "all", "step": t + 1}
+            )
+    known = {
+        "tasks": [[i] for i in range(tasks)],
+        "class_names": [f"class {i}" for i in range(tasks)],
+        "evaluations": evaluations,
+        "readout": "head",
+        "readouts": list(final),
+    }
+    record = _record(method, seed=seed, memory=memory, data=data, settings=settings, **known)
+    return record | changes
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Record]:
+    """Records with a chosen accuracy and forgetting, on as many tasks as the paper has."""
+    return _run

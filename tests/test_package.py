@@ -36,8 +36,8 @@ def test_the_wheel_works_outside_the_tree(tmp_path: Path) -> None:
     call(*build, at=tmp_path)
     (wheel,) = (tmp_path / "dist").glob("ocil-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for part in ("page.html.j2", "parts.html.j2", "card.html.j2", "page.css", "page.js"):
-        assert f"ocil/report/web/{part}" in names
+    for part in ("page.html", "page.css", "page.js"):
+        assert f"ocil/report/{part}" in names
     assert {"ocil/study/paper/tune-er-mnist.toml", "ocil/data/sources.toml"} <= set(names)
     assert "ocil/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -329,9 +329,11 @@ def _show(folder: Path) -> str:
 
 
 def _latents(folder: Path) -> str:
-    from ocil.report.latent import pictures
+    from ocil.report.latent import find_latents, latent_chart
+    from ocil.report.runs import read_runs
 
-    return json.dumps(pictures(folder / "run", 60), default=str)
+    found = [latent_chart(kept, "", 60) for kept in find_latents(read_runs([folder / "run"]))]
+    return json.dumps([[series.x, series.y] for chart in found for series in chart.series])
 
 
 def _study(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ocil.report import modality
+from ocil.paper import modality
 
 Ocil = Callable[..., Any]
 

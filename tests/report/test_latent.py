@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -14,6 +13,8 @@ import pytest
 
 from ocil.errors import OcilError
 from ocil.report import latent
+from ocil.report.charts import Chart
+from ocil.report.runs import read_runs
 from ocil.run.latentfile import Latents, dump
 
 Make = Callable[..., dict[str, Any]]
@@ -55,50 +56,58 @@ def kept(
     return make
 
 
-def test_a_picture_is_plain_data_with_features_first(kept: Callable[..., Path]) -> None:
+def pictures(folder: Path, points: int = latent.POINTS, skip_bad: bool = False) -> list[Chart]:
+    kept = latent.find_latents(read_runs([folder]), skip_bad)
+    return [
+        latent.latent_chart(k, t, points) for k, t in zip(kept, latent.titles(kept), strict=True)
+    ]
+
+
+def test_a_series_for_each_class_and_its_centroids(kept: Callable[..., Path]) -> None:
     folder = kept("a")
-    (found,) = latent.pictures(folder)
-    assert found["title"] == "otc, mnist, memory 500"
-    assert found["path"] == folder / "record.json"
-    assert found["kind"] == ["feature"] * 90 + ["centroid"] * 3
-    assert found["label"] == [name for name in NAMES for _ in range(30)] + NAMES
-    assert len(found["x"]) == len(found["y"]) == 93
-    assert json.loads(json.dumps({k: v for k, v in found.items() if k != "path"}))
-    places = np.array([found["x"], found["y"]]).T
-    assert np.abs(places).max() == pytest.approx(1.0, abs=1e-3)
+    (found,) = pictures(folder)
+    assert found.title == "otc, mnist, memory 500"
+    told = [(s.name, len(s.x), s.look, bool(s.notes)) for s in found.series]
+    assert told[:3] == [(name, 30, look, False) for look, name in enumerate(NAMES)]
+    assert told[3:] == [(name, 1, look, True) for look, name in enumerate(NAMES)]
+    places = np.array([[*zip(s.x, s.y, strict=True)] for s in found.series[:3]])  # (class, 30, 2)
+    assert max(abs(v) for s in found.series for v in (*s.x, *s.y)) == pytest.approx(1.0, abs=1e-3)
     # every mark is nearest to the centroid of its own class: all were embedded together
-    distance = ((places[:, None] - places[None, 90:]) ** 2).sum(2)
-    assert [NAMES[i] for i in distance.argmin(1)] == found["label"]
-    assert latent.pictures(folder) == [found]
+    middles = np.array([[s.x[0], s.y[0]] for s in found.series[3:]])
+    distance = ((places[:, :, None] - middles) ** 2).sum(-1)
+    assert (distance.argmin(-1) == np.arange(3)[:, None]).all()
+    assert pictures(folder) == [found]
+    assert [chart.title for chart in latent.clouds(read_runs([folder]))] == [found.title]
 
 
 def test_runs_are_told_apart_by_what_differs(kept: Callable[..., Path], tmp_path: Path) -> None:
     kept("a", settings={"components": 1})
     kept("b", settings={"components": 4})
     kept("c", settings={"components": 4}, data="digits")
-    titles = [p["title"] for p in latent.pictures(tmp_path, points=9)]
+    titles = [chart.title for chart in pictures(tmp_path, points=9)]
     assert titles == [
         "otc, mnist, memory 500, components=1",
         "otc, mnist, memory 500, components=4",
         "otc, digits, memory 500",
     ]
     kept("d", seed=3)
-    assert "seed 3" in latent.pictures(tmp_path, points=9)[-1]["title"]
+    assert "seed 3" in pictures(tmp_path, points=9)[-1].title
 
 
 def test_a_run_without_latents_has_no_picture(
     tmp_path: Path, make_record: Make, write_record: Callable[[Path, Any], Path]
 ) -> None:
     write_record(tmp_path / "a", make_record())
-    assert latent.pictures(tmp_path) == []
+    assert pictures(tmp_path) == []
+    assert latent.clouds(read_runs([tmp_path])) == []
 
 
 def test_hostile_names_are_one_visible_line(kept: Callable[..., Path]) -> None:
     note = content().note | {"class_names": ["a\nb\x1b[31m", "b" * 200, "\u202ec"]}
-    labels = latent.pictures(kept("a", content(note=note)), points=9)[0]["label"]
-    assert labels[0] == "a\\x0ab\\x1b[31m"
-    assert max(map(len, labels)) <= 40
-    assert "\u202e" not in "".join(labels)
+    names = [s.name for s in pictures(kept("a", content(note=note)), points=9)[0].series]
+    assert names[0] == "a\\x0ab\\x1b[31m"
+    assert max(map(len, names)) <= 40
+    assert "\u202e" not in "".join(names)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +128,10 @@ def test_a_bad_file_is_one_sentence_or_left_out(
     kept("bad", latents)
     kept("good")
     with pytest.raises(OcilError, match=said) as caught:
-        latent.pictures(tmp_path)
+        pictures(tmp_path)
     assert "\n" not in str(caught.value)
     with caplog.at_level(logging.WARNING):
-        assert len(latent.pictures(tmp_path, points=9, skip_bad=True)) == 1
+        assert len(pictures(tmp_path, points=9, skip_bad=True)) == 1
     assert said in caplog.text
 
 
@@ -185,9 +194,8 @@ def test_many_centroids_and_classes_take_no_longer(kept: Callable[..., Path]) ->
         centroid_labels=(np.arange(count) % 3).astype(np.int32),
         weights=np.ones(count, np.float32),
     )
-    (found,) = latent.pictures(kept("a", many), points=60)
-    assert found["kind"] == ["feature"] * 60 + ["centroid"] * 60
-    assert {found["label"].count(name) for name in NAMES} == {40}
+    (found,) = pictures(kept("a", many), points=60)
+    assert [len(s.x) for s in found.series] == [20] * 6
 
 
 def test_choosing_points_is_not_quadratic_in_the_classes() -> None:

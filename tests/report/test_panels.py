@@ -11,19 +11,19 @@ import pytest
 from scipy.stats import t
 
 from ocil.errors import OcilError
-from ocil.report import figures, looks, panels
-from ocil.report.modality import Modality
+from ocil.report import figures, panels
+from ocil.report.runs import Run
 
 Make = Callable[..., dict[str, Any]]
 
 
-def sweep(make: Make, *, choices: tuple[str, ...] = ("centroids",), **more: Any) -> list[Any]:
+def sweep(make: Make, *, choices: tuple[str, ...] = ("centroids",), **more: Any) -> list[Run]:
     """K in 1, 2, 4 at two memory sizes, two seeds each; accuracy is known by construction."""
     return [
-        make(
+        Run(make(
             "otc", memory=memory, seed=seed, shift=k - 2 * seed,
             settings={"components": k, "choice": choice}, **more,
-        )
+        ))
         for memory in (200, 500) for choice in choices for k in (4, 1, 2) for seed in (0, 1)
     ]  # fmt: skip
 
@@ -31,7 +31,7 @@ def sweep(make: Make, *, choices: tuple[str, ...] = ("centroids",), **more: Any)
 def test_a_line_for_each_memory_and_choice(make_record: Make) -> None:
     (chart,) = panels.centroid_charts(sweep(make_record))
     assert chart.title == "mnist"
-    assert [s.name for s in chart.series] == ["otc, memory 200", "otc, memory 500"]
+    assert [s.name for s in chart.series] == ["otc (memory 200)", "otc (memory 500)"]
     line = chart.series[0]
     assert line.x == [1.0, 2.0, 4.0]
     # the averaged weights are 5 better: 80 + 5 + k, and two less for seed 1
@@ -41,7 +41,7 @@ def test_a_line_for_each_memory_and_choice(make_record: Make) -> None:
     assert line.high == pytest.approx([y + half for y in line.y])
     (chart,) = panels.centroid_charts(sweep(make_record, choices=("centroids", "random")))
     names = [s.name for s in chart.series]
-    assert names[:2] == ["otc, memory 200, choice=centroids", "otc, memory 200, choice=random"]
+    assert names[:2] == ["otc (memory 200, choice=centroids)", "otc (memory 200, choice=random)"]
     assert len(names) == 4
     assert len({s.look for s in chart.series}) == 4
 
@@ -49,7 +49,7 @@ def test_a_line_for_each_memory_and_choice(make_record: Make) -> None:
 def test_data_sets_have_panels_of_their_own(make_record: Make) -> None:
     records = sweep(make_record) + sweep(make_record, data="digits")
     assert [c.title for c in panels.centroid_charts(records)] == ["digits", "mnist"]
-    single = [r for r in records if r["seed"] == 0]
+    single = [run for run in records if run.seed == 0]
     (line, *_) = panels.centroid_charts(single)[0].series
     assert line.low == line.high == line.y  # one run has no interval
 
@@ -57,12 +57,12 @@ def test_data_sets_have_panels_of_their_own(make_record: Make) -> None:
 def test_without_a_sweep_there_is_one_sentence(make_record: Make) -> None:
     for records in ([make_record()], [make_record("otc", settings={"components": 4})]):
         with pytest.raises(OcilError, match="ocil study figure-centroids"):
-            panels.centroid_charts(records)
+            panels.centroid_charts(map(Run, records))
 
 
 def test_a_record_with_an_odd_number_of_centroids_is_left_out(make_record: Make) -> None:
     odd: tuple[Any, ...] = ("4", -1, 10**9, None, [4])
-    records = [make_record("otc", memory=200, settings={"components": k}) for k in odd]
+    records = [Run(make_record("otc", memory=200, settings={"components": k})) for k in odd]
     (chart,) = panels.centroid_charts(sweep(make_record) + records)
     assert [s.x for s in chart.series] == [[1.0, 2.0, 4.0]] * 2
 
@@ -70,9 +70,9 @@ def test_a_record_with_an_odd_number_of_centroids_is_left_out(make_record: Make)
 def test_a_line_for_each_method_through_the_tasks(make_record: Make) -> None:
     records = [make_record(m, seed=s, shift=s) for m in ("er", "otc") for s in (0, 2)]
     records += [make_record("er", memory=1500), make_record("er", steps=2, settings={"steps": 2})]
-    first, second = panels.task_charts(records)
+    first, second = panels.task_charts(map(Run, records))
     assert (first.title, second.title) == ("mnist, memory 500", "mnist, memory 1500")
-    assert [s.name for s in first.series] == ["er, steps=1", "er, steps=2", "otc"]
+    assert [s.name for s in first.series] == ["er (steps=1)", "er (steps=2)", "otc"]
     assert first.series[2].x == [1.0, 2.0, 3.0]
     assert first.series[2].y == pytest.approx([96.0, 91.0, 86.0])
 
@@ -81,7 +81,7 @@ def test_accuracy_against_images_has_a_mark_for_each_group(make_record: Make) ->
     dear = {"backbone_images_per_step": 370.0}
     records = [make_record("otc", seed=s, shift=s, **dear) for s in (0, 2)]
     records += [make_record("er", backbone_images_per_step=74.0), make_record("er", memory=1500)]
-    first, second = panels.cost_charts(records)
+    first, second = panels.cost_charts(map(Run, records))
     assert (first.title, second.title) == ("mnist, memory 500", "mnist, memory 1500")
     assert [(s.name, s.x, s.y) for s in first.series] == [
         ("er", [74.0], pytest.approx([85.0])),
@@ -92,24 +92,12 @@ def test_accuracy_against_images_has_a_mark_for_each_group(make_record: Make) ->
     silent = make_record()
     del silent["backbone_images_per_step"]
     with pytest.raises(OcilError, match="how many images"):
-        panels.cost_charts([silent])
-
-
-def test_modality_is_drawn_against_one_gaussian() -> None:
-    nll = np.array([[9.0, 7.0, *[8.0] * 6], [5.0, 1.0, *[4.0] * 6]])
-    found = Modality("run", nll, np.array([[6.0, 5.0], [3.0, 2.0]]), 0.9)
-    (chart,) = panels.modality_charts([found])
-    line, level = chart.series
-    assert line.y == pytest.approx([0.0, -3.0, *[-1.0] * 6])
-    assert line.low[1] < -3 < line.high[1]
-    assert set(level.y) == {-3.5}
-    assert (level.x[0], level.x[-1]) == (1.0, 8.0)
-    assert looks.colour(level.look) == looks.colour(line.look)
-    assert looks.dash(level.look) != looks.dash(line.look)
+        panels.cost_charts([Run(silent)])
 
 
 @pytest.mark.parametrize("ending", ["pdf", "png"])
 def test_panels_become_one_file(make_record: Make, tmp_path: Path, ending: str) -> None:
-    charts = panels.task_charts([make_record(), make_record(data="digits"), make_record("otc")])
+    records = [make_record(), make_record(data="digits"), make_record("otc")]
+    charts = panels.task_charts(map(Run, records))
     path = figures.save(figures.grid(charts, columns=1), tmp_path / f"a.{ending}")
     assert path.read_bytes()[:4] in (b"%PDF", b"\x89PNG")

@@ -1,11 +1,9 @@
-"""RESULTS.md from a folder of records."""
+"""RESULTS.md and the pages of studies, from a folder of records."""
 
 from __future__ import annotations
 
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,12 @@ from typing import Any
 import pytest
 
 from ocil.errors import OcilError
-from ocil.report.results import results_markdown
+from ocil.report import compare
+from ocil.report.groups import group
+from ocil.report.results import study_pages, summary_page
+from ocil.report.runs import Run, read_runs
 
 Make = Callable[..., dict[str, Any]]
-HOSTILE = "<script>alert(1)</script>|$x^2$ [red]\x1b[31m`_*=cmd()\n@a"
 Write = Callable[[Path, dict[str, Any]], Path]
 
 
@@ -32,58 +32,95 @@ def results(tmp_path: Path, make_record: Make, write_record: Write) -> Path:
     return tmp_path
 
 
-def test_sections_tables_and_commands(results: Path) -> None:
-    written = results_markdown(results)
-    assert re.findall(r"^##+ .*", written, re.MULTILINE) == [
-        "## single runs",
-        "### digits, memory 500",
-        "## other",
-        "### mnist, memory 500",
-        "## spine",
-        "### mnist, memory 500",
-        "### mnist, memory 1500",
-        "### Tuning, on images held out of the training set: mnist, memory 500",
+def pages(root: Path) -> dict[str, str]:
+    found = study_pages(root, read_runs([root]))
+    return {path.parent.name: content for path, content in found.items()}
+
+
+def summary(root: Path) -> str:
+    return summary_page(
+        root, read_runs([root]), lambda study: study != "other", ["More."], ["## A"]
+    )
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^#+ .*", page, re.MULTILINE)
+
+
+def test_a_page_a_study_with_tables_and_commands(results: Path) -> None:
+    found = pages(results)
+    assert sorted(found) == ["other", "spine"]
+    assert headings(found["spine"]) == [
+        "# spine",
+        "## mnist, memory 500",
+        "## mnist, memory 1500",
+        "## Tuning, on images held out of the training set: mnist, memory 500",
     ]
     # accuracies 80, 81, 80, 80: mean 80.25, deviation 0.5
-    assert "| er |  | ema-head | 85.25 ± 0.50 | 15.00 ± 0.00 | 95.25 ± 0.50 | 4 | 74 |" in written
-    assert "| er |  | 80.25 ± 0.50 | **85.25 ± 0.50** |\n" in written
+    row = "| er |  | ema-head | 85.25 ± 0.50 | 15.00 ± 0.00 | 95.25 ± 0.50 | 4 | 74 |"
+    assert row in found["spine"]
+    assert "| er |  | 80.25 ± 0.50 | **85.25 ± 0.50** |\n" in found["spine"]
     # settings that the record has and today's preset would make otherwise are named
     command = "ocil run er --data mnist --memory 500 --seed 0 --augment none --lr 0.0005"
-    assert f"{command}  # seeds 0-2, 4\n" in written
-    assert "| joint |  | ema-head | 85.00 | – | – | 1 | 74 |" in written
-    assert "`make results`" in written
+    assert f"{command}  # seeds 0-2, 4\n" in found["spine"]
+    assert "| joint |  | ema-head | 85.00 | – | – | 1 | 74 |" in found["other"]
+    assert "`make results`" in found["spine"]
 
 
 def test_the_floor_stands_in_every_table_of_its_data(results: Path) -> None:
-    spine = results_markdown(results).split("## spine")[1]
+    spine = pages(results)["spine"]
     assert spine.count("| finetune |") == 2 * 2  # outcome and read-outs
     assert "finetune" not in spine.split("Tuning")[1]
 
 
 def test_a_readme_introduces_its_study(results: Path) -> None:
-    (results / "spine" / "README.md").write_text(
-        "# The spine\n\nER on MNIST.\n\n## Why\n\n```sh\n# a comment\n```\n"
-    )
-    written = results_markdown(results)
-    assert "\n## The spine\n\nER on MNIST.\n\n### Why\n\n```sh\n# a comment\n```\n" in written
-    (results / "spine" / "README.md").write_bytes(b"\xff\xfe")
+    readme = results / "spine" / "README.md"
+    readme.write_text("# The spine\n\nER on MNIST.\n\n## Why\n\n```sh\n# a comment\n```\n")
+    found = pages(results)["spine"]
+    assert found.startswith("# The spine\n\nER on MNIST.\n\n## Why\n\n```sh\n# a comment\n```\n")
+    assert "- [The spine](spine/RESULTS.md): 7 runs\n" in summary(results)
+    readme.write_text("No title.\n")
+    assert pages(results)["spine"].startswith("# spine\n\nNo title.\n")
+    readme.write_bytes(b"\xff\xfe")
     with pytest.raises(OcilError, match="UTF-8"):
-        results_markdown(results)
+        pages(results)
+    readme.write_text("x" * 200_001)
+    with pytest.raises(OcilError, match="at most 200000 fit"):
+        pages(results)
+
+
+def test_the_summary_ranks_methods_of_each_data_set(results: Path) -> None:
+    written = summary(results)
+    assert headings(written) == [
+        "# Results", "## What was found", "## digits", "## mnist", "## A", "## Studies",
+    ]  # fmt: skip
+    assert "- Methods: 3, data sets: 2, runs: 9; 1 of them are trials" in written
+    assert "- More.\n" in written
+    mnist = written.split("## mnist")[1].split("## A")[0]
+    rows = [line for line in mnist.splitlines() if line.startswith("| whole")]
+    row = (
+        "| 500 | er |  | 85.25 ± 0.50 | 84.45 to 86.05 | 15.00 ± 0.00 | 74 | 1 | 0.392 | 3.25 | 4 |"
+    )
+    assert rows[0] == f"| whole stream {row}"
+    assert [line.split(" | ")[1:3] for line in rows] == [
+        ["500", "er"], ["1500", "er"], ["–", "finetune"],
+    ]  # fmt: skip
+    assert "joint" not in mnist  # of a study that does not count
+    assert "- [other](other/RESULTS.md): 1 run\n" in written
 
 
 def test_the_output_is_the_same_every_time(results: Path) -> None:
-    first = results_markdown(results)
-    assert results_markdown(str(results)) == first
-    assert str(results) not in first
+    assert summary(results) == summary(results)
+    assert pages(results) == pages(results)
+    assert str(results) not in summary(results) + "".join(pages(results).values())
 
 
 def test_no_records_and_broken_records(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, make_record: Make, write_record: Write
 ) -> None:
-    assert "no records yet" in results_markdown(tmp_path)
     write_record(tmp_path / "s" / "new", make_record(schema=2))
-    with caplog.at_level(logging.WARNING):
-        assert "no records yet" in results_markdown(tmp_path)
+    with caplog.at_level(logging.WARNING), pytest.raises(OcilError, match="There is no record"):
+        read_runs([tmp_path])
     assert "upgrade ocil" in caplog.text
 
 
@@ -93,98 +130,51 @@ def test_hostile_text_and_folder_names_show_as_text(
     write_record(tmp_path / "<b>study|`" / "job", hostile_record)
     hostile_record["command"] = "ocil ```\n# Owned"
     write_record(tmp_path / "t" / "job", hostile_record)
-    written = results_markdown(tmp_path)
-    assert "## &lt;b&gt;study\\|\\`" in written
-    outside = re.sub(r"^(````*)sh\n.*?^\1$", "", written, flags=re.MULTILINE | re.DOTALL)
-    assert "<" not in outside
-    assert "script" not in outside.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
-    assert not re.search(r"^# Owned", written, re.MULTILINE)
-    assert "````sh\n" in written
+    for written in (summary(tmp_path), *pages(tmp_path).values()):
+        outside = re.sub(r"^(````*)sh\n.*?^\1$", "", written, flags=re.MULTILINE | re.DOTALL)
+        assert "<" not in outside
+        assert "script" not in outside.replace("&lt;script&gt;", "").replace("&lt;/script&gt;", "")
+        assert not re.search(r"^# Owned", written, re.MULTILINE)
+    assert "(%3Cb%3Estudy%7C%60/RESULTS.md)" in summary(tmp_path)
+    assert "````sh\n" in pages(tmp_path)["t"]
 
 
-@pytest.fixture
-def paper(tmp_path: Path, make_run: Make, write_record: Write) -> Path:
-    """OTC with four and one component on MNIST; four is a cell of the paper, one an ablation."""
-    for seed, lead in enumerate((1.0, 1.2, 1.1)):
-        record = make_run(accuracy=90.0 + lead, seed=seed, settings={"components": 4})
-        write_record(tmp_path / "table-mnist" / f"four{seed}", record)
-        record = make_run(accuracy=90.0, seed=seed, settings={"components": 1})
-        write_record(tmp_path / "ladder-mnist" / f"one{seed}", record)
-    return tmp_path
+# ------------------------------------------------------------------ who leads
 
 
-def test_the_paper_comes_first_where_a_run_answers_to_it(paper: Path) -> None:
-    written = results_markdown(paper)
-    assert re.findall(r"^##+ .*", written, re.MULTILINE) == [
-        "## The paper's tables",
-        "### Tables 1 and 2: accuracy and forgetting",
-        "#### cifar10",
-        "#### cifar100",
-        "#### tiny-imagenet",
-        "### Table 3: memory chosen by the centroids or at random",
-        "### Table 4: MNIST",
-        "### Table 5: several passes over each task",
-        "#### cifar10",
-        "#### cifar100",
-        "## The paper's claims",
-        "### The comparisons behind the verdicts",
-        "## ladder-mnist",
-        "### mnist, memory 500",
-        "## table-mnist",
-        "### mnist, memory 500",
+def test_the_leader_is_named_with_its_lead_and_how_sure_it_is(make_record: Make) -> None:
+    records = [make_record("er", seed=s, shift=s - 4) for s in (0, 1, 2)]
+    records += [make_record("otc", seed=s, shift=s) for s in (0, 1, 2)]
+    records += [make_record("joint", seed=s, shift=4, settings={"order": "joint"}) for s in (0, 1)]
+    said = compare.finding(group(map(Run, records)))
+    assert said == (
+        "otc leads with 86.00 % (whole stream, memory 500), 4.00 above er "
+        "(95 % interval +4.00 to +4.00 over 3 seeds)"
+    )
+    records += [make_record("scr", shift=1, memory=7), make_record("gsa", memory=7)]
+    said = compare.finding(group(map(Run, records)))
+    assert said.endswith("; with other streams and memories the leader is scr (1)")
+    assert compare.finding(group(map(Run, records[:3]))) == ""  # nobody to compare with
+
+
+def test_a_lucky_single_run_does_not_speak_for_its_method(make_record: Make) -> None:
+    records = [make_record("er", seed=s) for s in (0, 1, 2)] + [make_record("otc", shift=5)]
+    records.append(make_record("er", shift=9, settings={"lr": 0.1}))
+    groups = group(map(Run, records))
+    assert compare.finding(groups).startswith("otc leads with 90.00 %")
+    assert "(1 common seed, not settled)" in compare.finding(groups)
+    [block] = compare.alike(groups).values()
+    assert compare.not_run(groups, block) == "With fewer seeds: otc (1 of 3)."
+
+
+def test_streams_of_other_lengths_augmentation_and_memory_are_no_match(make_record: Make) -> None:
+    changes = [{}, {"limit_per_class": 500}, {"augment": "affine"}, {"limit_per_class": "x"}]
+    records = [make_record(settings=change) for change in changes]
+    records += [make_record(epochs=2), make_record("finetune", memory=None)]
+    assert list(compare.alike(group(map(Run, records)))) == [
+        "whole stream, augment affine, memory 500",
+        "whole stream, augment none, memory 500",
+        "whole stream, augment none, no memory",
+        "whole stream, 2 epochs, augment none, memory 500",
+        "500 images a class, augment none, memory 500",
     ]
-    assert "| 500 | otc | augment=none, steps=1 | head | 91.10 ± 0.10 | 93.6 ± 0.3 |" in written
-    assert "Table 3 | **confirmed** | holds in 4 of 4 |" in written
-    assert "| confirmed | ladder-mnist (3), table-mnist (3) |" in written
-    assert results_markdown(paper) == written
-
-
-def test_new_records_change_the_verdict(paper: Path, make_run: Make, write_record: Write) -> None:
-    for seed in range(3):
-        worse = make_run(accuracy=80.0 + seed / 10, seed=seed, settings={"components": 4})
-        write_record(paper / "table-mnist" / f"four{seed}", worse)
-    assert "Table 3 | **refuted** | holds in 4 of 4 |" in results_markdown(paper)
-
-
-def test_notes_are_read_and_checked(paper: Path) -> None:
-    note = """
-    [[note]]
-    method = "otc"
-    data = "mnist"
-    memory = MEMORY
-    sentence = "Fewer steps."
-    records = ["ladder-mnist/one0"]
-    """
-    (paper / "notes.toml").write_text(note.replace("MEMORY", "500"))
-    link = "[ladder-mnist/one0](ladder-mnist/one0/record.json)"
-    assert f"accuracy -2.50. Fewer steps. ({link})\n" in results_markdown(paper)
-    (paper / "notes.toml").write_text(note.replace("MEMORY", "1500"))
-    with pytest.raises(OcilError, match="explains a difference"):
-        results_markdown(paper)
-
-
-def test_results_load_no_torch(paper: Path) -> None:
-    code = (
-        "import sys\n"
-        "from ocil.report.results import results_markdown\n"
-        "assert 'claims' in results_markdown(sys.argv[1])\n"
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(paper)]).returncode == 0
-
-
-@pytest.mark.parametrize("value", [HOSTILE, [1, {}], {"above": 1}, None, True, -1, 1e300])
-def test_odd_settings_of_a_paper_run_show_as_text(
-    tmp_path: Path, make_run: Make, write_record: Write, value: Any
-) -> None:
-    plain = make_run()["settings"]
-    odd = dict.fromkeys(
-        [*plain, "components", "choice", "epochs", "limit_per_class", HOSTILE], value
-    )
-    for number, settings in enumerate((plain, plain | {"lr": value}, odd, plain | {"x": value})):
-        record = make_run(settings=settings, epochs=None, command=f"ocil run {HOSTILE}")
-        write_record(tmp_path / "table-mnist" / f"job{number}", record)
-    outside = re.sub(r"^```sh\n.*?^```$", "", results_markdown(tmp_path), flags=re.M | re.S)
-    assert "The paper's claims" in outside
-    assert "<" not in outside
-    assert not re.search(r"^=cmd|^@a", outside, re.MULTILINE)

@@ -13,8 +13,9 @@ from ocil.learners import registry
 from ocil.run.folder import Plan
 from ocil.settings import to_mapping
 from ocil.stream import Stream
-from ocil.study import estimate
-from ocil.study.estimate import batches, measure, project
+from ocil.study import timing
+from ocil.study.estimate import batches, project
+from ocil.study.timing import measure
 
 
 def planned(method: str, **values: Any) -> Plan:
@@ -34,7 +35,7 @@ def no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(plan: Plan) -> float:
         raise AssertionError(f"{plan.method} on {plan.settings.data} is timed")
 
-    monkeypatch.setattr(estimate, "measure", refuse)
+    monkeypatch.setattr(timing, "measure", refuse)
 
 
 def test_runs_of_one_kind_take_as_long_as_each_other(
@@ -104,7 +105,7 @@ def test_an_unknown_kind_is_measured_once(
     plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed = []
-    monkeypatch.setattr(estimate, "measure", lambda p: timed.append(p.method) or 0.5)
+    monkeypatch.setattr(timing, "measure", lambda p: timed.append(p.method) or 0.5)
     one, two, other = project([plan(seed=1), plan(seed=2), plan(epochs=400)], [])
     assert timed == ["er"]
     assert one == two == pytest.approx(0.5 * 12)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ocil.commands.parsing import Positional, parse, say
 from ocil.errors import OcilError
-from ocil.run.reading import find_records
+from ocil.report.runs import Run, read_runs
 
 if TYPE_CHECKING:
     from ocil.report.charts import Chart
@@ -53,37 +53,36 @@ def charts(options: FigureOptions) -> Sequence[Chart]:
     """The panels of the figure; modality prints its table too."""
     from ocil.report import panels
 
+    runs = read_runs(options.folders)
     if options.kind == "latent":
-        return panels.latent_charts(_with_latents(options.folders))
+        return panels.latent_charts(_with_latents(options, runs))
     if options.kind == "modality":
-        return _modality(options)
-    found = [record for folder in options.folders for _, record in find_records(folder)]
-    if not found:
-        raise OcilError(f"There is no record below {options.folders[0]}; make one with `ocil run`.")
+        return _modality(options, runs)
     draw = {
         "centroids": panels.centroid_charts,
         "through-tasks": panels.task_charts,
         "cost": panels.cost_charts,
     }
-    return draw[options.kind](found)
+    return draw[options.kind](runs)
 
 
-def _modality(options: FigureOptions) -> Sequence[Chart]:
-    from ocil.report import modality, panels
+def _modality(options: FigureOptions, runs: Sequence[Run]) -> Sequence[Chart]:
+    from ocil.paper import modality
     from ocil.report.render import to_markdown
 
-    found = modality.modalities(_with_latents(options.folders), options.dims)
+    found = modality.modalities(_with_latents(options, runs), options.dims)
     say(modality.explanation(options.dims))
     sys.stdout.write(f"\n{to_markdown(modality.modality_table(found))}\n")  # lines stay whole
-    return panels.modality_charts(found)
+    return modality.modality_charts(found)
 
 
-def _with_latents(folders: Sequence[Path]) -> list[Kept]:
+def _with_latents(options: FigureOptions, runs: Sequence[Run]) -> list[Kept]:
     from ocil.report.latent import find_latents
 
-    found = find_latents(folders)
+    found = find_latents(runs)
     if not found:
         raise OcilError(
-            f"No run below {folders[0]} kept its latents; run one with `ocil run METHOD --latents`."
+            f"No run below {options.folders[0]} kept its latents; run one with "
+            "`ocil run METHOD --latents`."
         )
     return found

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ocil.commands.parsing import Positional, parse, say
 from ocil.errors import OcilError
 from ocil.files import read_plain
-from ocil.run.reading import RECORD_NAME, Record, find_records, read_record
+from ocil.report.runs import Run, read_runs
+from ocil.run.reading import RECORD_NAME, read_record
 
 if TYPE_CHECKING:
     from ocil.report.render import Blocks
@@ -35,24 +36,22 @@ def show(words: list[str]) -> None:
     if (folder / "settings.json").is_file():
         go_on = shlex.quote(str(folder))
         raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {go_on}`.")
-    found = find_records(folder)
-    if not found and ((folder / "events.jsonl").exists() or (folder / "checkpoints").exists()):
+    broken = not any(folder.rglob(RECORD_NAME))
+    if broken and ((folder / "events.jsonl").exists() or (folder / "checkpoints").exists()):
         raise OcilError(
             f"{folder} holds parts of a run without its settings.json, so it can neither be shown "
             "nor continued; copy the whole folder again, or start anew with `ocil run`."
         )
-    if not found:
-        raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    say(*overviews([record for _, record in found]))
+    say(*overviews(read_runs([folder])))
 
 
-def overviews(records: Sequence[Record]) -> Iterator[Blocks]:
+def overviews(runs: Sequence[Run]) -> Iterator[Blocks]:
     """A table for each data set and split: what the runs of each configuration came to."""
     from ocil.report.render import to_rich
     from ocil.report.tables import overview, overview_table
 
-    for key in sorted({(record["data"], record["split"]) for record in records}):
-        own = [record for record in records if (record["data"], record["split"]) == key]
+    for key in sorted({(run.data, run.split) for run in runs}):
+        own = [run for run in runs if (run.data, run.split) == key]
         rows = [row for row in overview(own) if row.reported]
         yield to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images")
 
@@ -92,11 +91,7 @@ def report(words: list[str]) -> None:
     folders: tuple[Path, ...] = options.folders
     if not folders:
         raise OcilError("Name the folder that holds the records: `ocil report runs`.")
-    found = {path.resolve(): (path, record) for f in folders for path, record in find_records(f)}
-    if not found:
-        below = ", ".join(map(str, folders))
-        raise OcilError(f"There is no record below {below}; make one with `ocil run`.")
-    say(f"Page: {write_page(list(found.values()), options.out, options.figures)}")
+    say(f"Page: {write_page(read_runs(folders), options.out, options.figures)}")
 
 
 @dataclass(frozen=True)
@@ -106,12 +101,11 @@ class ResultsOptions:
 
 
 def results(words: list[str]) -> None:
-    """Write RESULTS.md beside the records it is made from."""
+    """Write RESULTS.md, a page a study and PAPER.md beside the records they are made from."""
     from ocil.files import write_atomic
-    from ocil.report.results import results_markdown
+    from ocil.paper.summary import pages
 
     folder = parse(ResultsOptions, words, "ocil results", "RESULTS.md from records.").folder
-    if not find_records(folder):
-        raise OcilError(f"There is no record below {folder}; make one with `ocil run`.")
-    write_atomic(folder / "RESULTS.md", results_markdown(folder).encode())
+    for path, content in pages(folder).items():
+        write_atomic(path, content.encode())
     say(f"Written: {folder / 'RESULTS.md'}")

@@ -19,6 +19,7 @@ from ocil.commands.results import overviews
 from ocil.errors import OcilError
 from ocil.files import make_folder, write_atomic
 from ocil.report.render import to_rich
+from ocil.report.runs import Run
 from ocil.run import latentfile
 from ocil.run import record as records
 from ocil.run.command import command
@@ -72,7 +73,7 @@ def study(words: list[str]) -> None:
         say(overview(jobs))
     # Records in the study's folder that it no longer asks for are left out.
     own, asked = find_records(options.out / plan.name), {job.plan.job for job in jobs}
-    say(*overviews([record for _, record in own if job_of_record(record) in asked]))
+    say(*overviews([Run(record) for _, record in own if job_of_record(record) in asked]))
     failed = [job for job in jobs if job.state == "failed"]
     if failed:
         raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")

@@ -27,8 +27,8 @@ import numpy as np
 from ocil import text
 from ocil.errors import OcilError
 from ocil.files import make_folder, write_atomic
-from ocil.report.groups import derive
 from ocil.report.render import Cell, Table, to_markdown
+from ocil.report.runs import METRICS, Run
 from ocil.report.show import facts_table, metrics_table
 from ocil.run import metrics
 
@@ -81,7 +81,8 @@ def scalars(record: Record) -> Iterator[tuple[str, int, float]]:
         for step, accuracy in metrics.anytime_curve(evaluations, readout):
             yield f"anytime/{readout}", step, accuracy
     last = max((e["step"] for e in evaluations), default=0)
-    for name, value in derive(record, counts).items():
+    for name in METRICS:
+        value = Run(record).value(name, counts)
         if value is not None:
             yield f"final/{name}", last, value
 

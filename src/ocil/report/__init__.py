@@ -1,9 +1,7 @@
-"""Tables, figures and the page: pure functions of records, without torch.
+"""Tables, figures and the page of any records: pure functions of runs, without torch.
 
-groups (runs that differ by seed only) -> tables, results (RESULTS.md), show (terminal);
-groups -> lines, compare, health -> charts -> web (parts of the page) -> page (one HTML file), and
-charts -> strokes -> figures (PDF, PNG); beside writes tables and figures next to a page.
-published and notes -> cells -> paper (the paper's tables); claims, runs and streams -> evidence ->
-verdicts -> claimtable: parts of results.
-text makes hostile text harmless in each of these languages.
+runs (a record and its numbers) -> groups (runs that differ by their seed only) -> compare (paired
+differences, who leads), tables -> render (Markdown, LaTeX, CSV, terminal), results (RESULTS.md),
+show (one record). details and panels describe charts (axes, style); page draws them with plotly,
+figures and matplotlib_charts as PDF and PNG; files writes tables and figures beside a page.
 """

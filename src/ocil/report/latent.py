@@ -8,8 +8,7 @@ between far groups, and the area of a group, say nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 
 from ocil import text
 from ocil.errors import OcilError
-from ocil.report.groups import Group, labels
+from ocil.report.charts import Chart, Series, cloud
+from ocil.report.groups import Group, own_labels
+from ocil.report.runs import Run
 from ocil.run import latentfile
 from ocil.run.latentfile import Latents
-from ocil.run.reading import Record, find_records
 
 POINTS = 1_000  # features in a picture, and centroids: t-SNE takes longer with each of them
 DIMENSIONS = 50  # kept before t-SNE: the rest is noise that costs time
@@ -30,80 +30,70 @@ _log = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
-    """A run with latents: the path of its record, the record, the content of the file."""
+    """A run with the content of the file of its latents."""
 
-    path: Path
-    record: Record
+    run: Run
     latents: Latents
 
 
-def find_latents(folders: Iterable[Path], skip_bad: bool = False) -> list[Kept]:
-    """Every run below the folders that kept its latents, in order of path.
-
-    A bad file is an error, or only reported where `skip_bad` says so.
-    """
+def find_latents(runs: Iterable[Run], skip_bad: bool = False) -> list[Kept]:
+    """The runs that kept their latents; a bad file is an error unless `skip_bad`."""
     found = []
-    for folder in folders:
-        for path, record in find_records(folder):
-            file = path.with_name(latentfile.NAME)
-            if not file.exists():
-                continue
-            try:
-                latents = latentfile.read(file)
-                if latents.note["job"] != record.get("job"):
-                    raise OcilError(
-                        f"{file} belongs to another run than {path}; copy both together again."
-                    )
-                found.append(Kept(path, record, latents))
-            except OcilError as problem:
-                if not skip_bad:
-                    raise
-                _log.warning("Left out: %s", problem)
+    for run in runs:
+        file = run.path.with_name(latentfile.NAME)
+        if not file.exists():
+            continue
+        try:
+            latents = latentfile.read(file)
+            if latents.note["job"] != run.record.get("job"):
+                raise OcilError(
+                    f"{file} belongs to another run than {run.path}; copy both together again."
+                )
+            found.append(Kept(run, latents))
+        except OcilError as problem:
+            if not skip_bad:
+                raise
+            _log.warning("Left out: %s", problem)
     return found
 
 
-def pictures(folder: Path | str, points: int = POINTS, skip_bad: bool = False) -> list[dict]:
-    """A picture for each run with latents below a folder, as plain data for a page.
-
-    title, path (of the record), and for every mark x, y (floats, the picture fills [-1, 1]),
-    label (name of its class) and kind ("feature" or "centroid"). Features come first.
-    """
-    kept = find_latents([Path(folder)], skip_bad)
-    return [picture(k, title, points) for k, title in zip(kept, titles(kept), strict=True)]
+def clouds(runs: Iterable[Run]) -> list[Chart]:
+    """The picture of the first run that kept sound latents; none where no run did."""
+    for run in runs:
+        if kept := find_latents([run], skip_bad=True):
+            return [latent_chart(kept[0], titles(kept)[0])]
+    return []
 
 
-def picture(kept: Kept, title: str, points: int = POINTS) -> dict[str, Any]:
-    """One run's picture; see `pictures`."""
+def latent_chart(kept: Kept, title: str, points: int = POINTS) -> Chart:
+    """A series for the features of each class, then one for its centroids, within [-1, 1]."""
     latents = kept.latents
     chosen = balanced(latents.labels, points)
     chosen = chosen[np.argsort(latents.labels[chosen], kind="stable")]  # class after class
     stand = balanced(latents.centroid_labels, points)
-    place = embed(np.concatenate([latents.features[chosen], latents.centroids[stand]]))
-    classes = [*latents.labels[chosen].tolist(), *latents.centroid_labels[stand].tolist()]
-    return {
-        "title": title,
-        "path": kept.path,
-        "x": np.round(place[:, 0], 3).tolist(),
-        "y": np.round(place[:, 1], 3).tolist(),
-        "label": [text.plain(latents.class_names[c], 40) for c in classes],
-        "kind": ["feature"] * len(chosen) + ["centroid"] * len(stand),
-    }
-
-
-def titles(kept: list[Kept]) -> list[str]:
-    """Method, data, memory and what tells the runs of one method and data set apart."""
-    groups = [Group((k.record,)) for k in kept]
-    shown = [""] * len(groups)
-    for pair in {(g.method, g.data) for g in groups}:
-        here = [i for i, g in enumerate(groups) if (g.method, g.data) == pair]
-        for i, label in zip(here, labels([groups[i] for i in here]), strict=True):
-            shown[i] = label
-    several = len({g.first["seed"] for g in groups}) > 1
+    place = embed(np.concatenate([latents.features[chosen], latents.centroids[stand]])).round(3)
+    parts = ((latents.labels[chosen], place[: len(chosen)]),
+             (latents.centroid_labels[stand], place[len(chosen) :]))  # fmt: skip
+    looks = {int(c): n for n, c in enumerate(np.unique(np.concatenate([p[0] for p in parts])))}
     found = []
-    for g, label in zip(groups, shown, strict=True):
-        parts = [g.method, g.data, *([] if g.memory is None else [f"memory {g.memory}"])]
-        parts += [f"seed {g.first['seed']}"] * several + [label] * bool(label)
-        found.append(text.plain(", ".join(parts)))
+    for is_centre, (labels_, places) in enumerate(parts):
+        for c in np.unique(labels_).tolist():
+            x, y = places[labels_ == c].T.tolist()
+            notes = ["centroid"] * len(x) if is_centre else ()
+            name = text.plain(latents.class_names[c], 40)
+            found.append(Series(name, x, y, look=looks[c], notes=notes))
+    return cloud(title, found)
+
+
+def titles(kept: Sequence[Kept]) -> list[str]:
+    """Method, data, memory and what tells the runs of one method and data set apart."""
+    groups = [Group((k.run,)) for k in kept]
+    told, several = own_labels(groups), len({g.seeds for g in groups}) > 1
+    found = []
+    for g in groups:
+        memory = [] if g.memory is None else [f"memory {g.memory}"]
+        parts = [g.method, g.data, *memory, *([f"seed {g.seeds[0]}"] * several), told[id(g)]]
+        found.append(text.plain(", ".join(filter(None, parts))))
     return found
 
 

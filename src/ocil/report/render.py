@@ -65,7 +65,7 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([text.csv_cell(name) for name in table.columns])
     for row in table.rows:
-        writer.writerow([_csv(cell) for cell in row])
+        writer.writerow([text.csv_cell(c) if isinstance(c, str) else c for c in row])
     return out.getvalue()
 
 
@@ -140,7 +140,3 @@ def _shown(cell: Cell, limit: int = 200) -> str:
     if cell is None:
         return NOTHING
     return f"{cell:.2f}" if isinstance(cell, float) else text.plain(cell, limit)
-
-
-def _csv(cell: Cell) -> Cell:
-    return text.csv_cell(cell) if isinstance(cell, str) else cell

@@ -6,32 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from ocil import text
-from ocil.report.groups import METRICS, Record, derive
 from ocil.report.render import NOTHING, Cell, Strong, Table, to_rich
-from ocil.run import metrics
+from ocil.report.runs import METRICS, Record, Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDEST = 12  # tasks; a matrix of more does not fit a terminal
 
-TITLES = {
-    "accuracy": "final average accuracy",
-    "forgetting": "average forgetting",
-    "learning": "learning accuracy",
-    "backward": "backward transfer",
-    "anytime": "average anytime accuracy",
-    "worst": "worst-case accuracy",
-}
-
 
 def show(record: Record) -> list[RenderableType]:
     """Rich tables of a record, in the order in which they are to be printed."""
-    matrix = f"Accuracy in percent, read-out {record['readout']}"
     return [
-        to_rich(matrix_table(record), title=matrix),
-        to_rich(metrics_table(record), title="Percent at the end of the stream"),
-        to_rich(facts_table(record), title="The run"),
+        to_rich(matrix_table(record), f"Accuracy in percent, read-out {record['readout']}"),
+        to_rich(metrics_table(record), "Percent at the end of the stream"),
+        to_rich(facts_table(record), "The run"),
     ]
 
 
@@ -47,7 +36,7 @@ def task_names(record: Record, limit: int = 24) -> list[str]:
 def matrix_table(record: Record) -> Table:
     """Row t = after task t, column i = task i; with many tasks a line for each task instead."""
     tasks = task_names(record)
-    matrix = metrics.accuracy_matrix(record["evaluations"], record["tasks"], record["readout"])
+    matrix = Run(record).matrix(record["readout"])
     if len(tasks) > WIDEST:
         rows: list[list[Cell]] = [
             [str(i + 1), name, *(percent(x) for x in (matrix[i, i], matrix[-1, i]))]
@@ -66,8 +55,8 @@ def metrics_table(record: Record) -> Table:
     """A row per read-out, a column per metric, the reported read-out strong."""
     rows: list[list[Cell]] = []
     for name in record["readouts"]:
-        numbers = derive(record, name)
-        cells = [text.plain(name, 40), *(percent(numbers[metric]) for metric in METRICS)]
+        numbers = [Run(record).value(metric, name) for metric in METRICS]
+        cells = [text.plain(name, 40), *map(percent, numbers)]
         rows.append([Strong(cell) if name == record["readout"] else cell for cell in cells])
     return Table(("read-out", *METRICS), rows, ("read-out",))
 

@@ -5,64 +5,39 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocil import text
-from ocil.report.groups import Group, Record, Summary, group, labels, readouts
+from ocil.report.groups import Group, Summary, group, labels, readouts
 from ocil.report.render import NOTHING, Cell, Strong, Table
+from ocil.report.runs import Run
+
+COSTS = ("backbone_images_per_step", "gradient_steps_per_batch", "bytes_held", "seconds")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One group and one of its read-outs; percent, mean and deviation over the runs."""
+class Row(NamedTuple):
+    """One group and one of its read-outs."""
 
     group: Group
     label: str
     readout: str
-    reported: bool
-    accuracy: Summary | None
-    forgetting: Summary | None
-    learning: Summary | None
-    anytime: Summary | None
-    worst: Summary | None
-    runs: int
-    seeds: tuple[int, ...]
-    backbone_images_per_step: Summary | None
-    gradient_steps_per_batch: Summary | None
-    bytes_held: Summary | None
-    seconds: Summary | None
-    command: str
+
+    @property
+    def reported(self) -> bool:
+        return self.readout == self.group.readout
+
+    def summary(self, metric: str) -> Summary | None:
+        return self.group.summary(metric, self.readout)
 
 
-def overview(records: Iterable[Record]) -> list[Row]:
+def overview(runs: Iterable[Run]) -> list[Row]:
     """A row per group of runs and read-out, in the order of `groups.group`."""
-    groups = group(records)
+    groups = group(runs)
     return [
-        _row(g, label, readout)
+        Row(g, label, readout)
         for g, label in zip(groups, labels(groups), strict=True)
         for readout in readouts([g])
     ]
-
-
-def _row(g: Group, label: str, readout: str) -> Row:
-    return Row(
-        group=g,
-        label=label,
-        readout=readout,
-        reported=readout == g.readout,
-        accuracy=g.summary("accuracy", readout),
-        forgetting=g.summary("forgetting", readout),
-        learning=g.summary("learning", readout),
-        anytime=g.summary("anytime", readout),
-        worst=g.summary("worst", readout),
-        runs=len(g.records),
-        seeds=g.seeds,
-        backbone_images_per_step=g.fact("backbone_images_per_step"),
-        gradient_steps_per_batch=g.fact("gradient_steps_per_batch"),
-        bytes_held=g.fact("bytes_held"),
-        seconds=g.fact("seconds"),
-        command=text.command(g.first["command"]),
-    )
 
 
 def overview_table(rows: Sequence[Row], full: bool = False) -> Table:
@@ -84,8 +59,7 @@ def overview_table(rows: Sequence[Row], full: bool = False) -> Table:
 
 
 def _overview_cells(row: Row) -> list[Cell]:
-    g = row.group
-    accuracy = measured(row.accuracy)
+    g, accuracy = row.group, measured(row.summary("accuracy"))
     return [
         g.method,
         g.data if g.split == "test" else f"{g.data} (validation)",
@@ -93,17 +67,16 @@ def _overview_cells(row: Row) -> list[Cell]:
         row.label,
         row.readout,
         Strong(accuracy) if row.reported else accuracy,
-        *(measured(x) for x in (row.forgetting, row.learning, row.anytime, row.worst)),
-        row.runs,
-        rounded(row.backbone_images_per_step),
-        rounded(row.seconds),
+        *(measured(row.summary(m)) for m in ("forgetting", "learning", "anytime", "worst")),
+        len(g.runs),
+        rounded(g.fact("backbone_images_per_step")),
+        rounded(g.fact("seconds")),
     ]
 
 
 def overview_numbers(rows: Sequence[Row]) -> Table:
     """For programs: every number in full, mean and deviation in columns of their own."""
     metrics = ("accuracy", "forgetting", "learning", "anytime", "worst")
-    facts = ("backbone_images_per_step", "gradient_steps_per_batch", "bytes_held", "seconds")
     names = ("method", "data", "split", "memory", "settings", "readout")
     pairs = [f"{name}_{part}" for name in metrics for part in ("mean", "std")]
     body: list[list[Cell]] = []
@@ -111,24 +84,12 @@ def overview_numbers(rows: Sequence[Row]) -> Table:
         g = row.group
         line: list[Cell] = [g.method, g.data, g.split, g.memory, row.label, row.readout]
         for name in metrics:
-            summary: Summary | None = getattr(row, name)
+            summary = row.summary(name)
             line += [summary.mean, summary.deviation] if summary else [None, None]
-        line += [len(g.records), text.number_ranges(row.seeds)]
-        line += [summary.mean if (summary := getattr(row, name)) else None for name in facts]
-        body.append([*line, row.command])
-    return Table((*names, *pairs, "runs", "seeds", *facts, "command"), body, names)
-
-
-def comparison(groups: Sequence[Group]) -> Table:
-    """A row per group, the accuracy of each read-out side by side, the reported one strong."""
-    names = readouts(groups)
-    columns = ("method", "settings", *names, "forgetting", "runs", "images/step")
-    body: list[list[Cell]] = []
-    for g, label in zip(groups, labels(groups), strict=True):
-        images = rounded(g.fact("backbone_images_per_step"))
-        forgotten = measured(g.summary("forgetting"))
-        body.append([g.method, label, *_scores(g, names), forgotten, len(g.records), images])
-    return Table(columns, body)
+        line += [len(g.runs), text.number_ranges(g.seeds)]
+        line += [fact.mean if (fact := g.fact(name)) else None for name in COSTS]
+        body.append([*line, text.command(g.first.record["command"])])
+    return Table((*names, *pairs, "runs", "seeds", *COSTS, "command"), body, names)
 
 
 def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> Table:
@@ -141,14 +102,8 @@ def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> T
     body: list[list[Cell]] = []
     for g, label in zip(groups, labels(groups, frozenset({"readout", "steps"})), strict=True):
         metrics = [measured(g.summary(name)) for name in ("accuracy", "forgetting", "learning")]
-        costs = [
-            rounded(g.fact("backbone_images_per_step")),
-            rounded(g.fact("gradient_steps_per_batch")),
-            rounded(g.fact("bytes_held", 1e-6)),
-            rounded(g.fact("seconds")),
-        ]
         tried = trials.get((g.method, g.data), 0)
-        body.append([g.method, label, g.readout, *metrics, len(g.records), *costs, tried])
+        body.append([g.method, label, g.readout, *metrics, len(g.runs), *costs(g), tried])
     return Table(columns, body)
 
 
@@ -166,12 +121,12 @@ def _scores(g: Group, names: Sequence[str]) -> list[Cell]:
     return [Strong(s) if n == g.readout else s for n, s in zip(names, scores, strict=True)]
 
 
-def count_trials(records: Iterable[Record]) -> dict[tuple[str, str], int]:
+def count_trials(runs: Iterable[Run]) -> dict[tuple[str, str], int]:
     """Different runs on held-out images by (method, data)."""
     jobs = {
-        (record["method"], record["data"], record.get("job") or record["command"])
-        for record in records
-        if record["split"] == "validation"
+        (run.method, run.data, run.record.get("job") or run.record["command"])
+        for run in runs
+        if run.split == "validation"
     }
     return dict(Counter((method, data) for method, data, _ in jobs))
 
@@ -181,11 +136,16 @@ def commands(groups: Sequence[Group]) -> str:
     lines = []
     for g in groups:
         seeds = "seed" if len(g.seeds) == 1 else "seeds"
-        shown = text.command(g.first["command"])
+        shown = text.command(g.first.record["command"])
         lines.append(f"{shown}  # {seeds} {text.number_ranges(g.seeds)}\n")
     ticks = max([2, *(len(run) for line in lines for run in re.findall("`+", line))])
     fence = "`" * (ticks + 1)
     return f"{fence}sh\n{''.join(lines)}{fence}\n"
+
+
+def costs(g: Group) -> list[str]:
+    """What a run costs: images a step, gradient steps a batch, MB held, seconds."""
+    return [rounded(g.fact(key, 1e-6 if key == "bytes_held" else 1.0)) for key in COSTS]
 
 
 def measured(summary: Summary | None) -> str:

@@ -25,8 +25,6 @@ from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.run.folder import Plan
 from ocil.settings import Settings, checked, fields_of, to_mapping
-from ocil.stream import HELD_OUT
-from ocil.study.timing import measure
 
 Values = dict[str, Any]
 
@@ -46,7 +44,7 @@ class Cost(NamedTuple):
 
 def project(plans: Sequence[Plan], records: Iterable[Values]) -> list[float | None]:
     """Seconds each plan is expected to take; None for data that are not known here."""
-    costs = [cost for record in records if (cost := _cost(record)) is not None]
+    costs = costs_of(records)
     known: dict[tuple[Any, ...], float | None] = {}
     times = []
     for plan in plans:
@@ -59,13 +57,21 @@ def project(plans: Sequence[Plan], records: Iterable[Values]) -> list[float | No
     return times
 
 
+def costs_of(records: Iterable[Values]) -> list[Cost]:
+    """What the records with times tell."""
+    return [cost for record in records if (cost := _cost(record)) is not None]
+
+
 def batches(s: Values) -> int | None:
     """Of a stream with the settings s; None for data that are not known here."""
     source = SOURCES.get(s["data"])
     if source is None:
         return None
     own = source.train / source.classes
-    own = round(own * (1 - HELD_OUT)) if s["validate"] else own
+    if s["validate"]:
+        from ocil.stream import HELD_OUT  # loads torch
+
+        own = round(own * (1 - HELD_OUT))
     if s["limit_per_class"]:
         own = min(own, s["limit_per_class"])
     return s["epochs"] * ceil(own * source.classes / s["batch"])
@@ -73,23 +79,31 @@ def batches(s: Values) -> int | None:
 
 def seconds_per_batch(plan: Plan, costs: list[Cost]) -> float | None:
     """By the first way of the module's docstring that is open; what is timed joins the costs."""
-    s, mine = to_mapping(plan.settings), [c for c in costs if c.method == plan.method]
+    s = to_mapping(plan.settings)
+    known = from_records(plan.method, s, costs)
+    if known is not None:
+        return known
+    ratio = registry.relative_cost(plan.method, s["net"])
+    if ratio is None or s["data"] not in SOURCES or plan.method == "er":
+        return _timed(plan, costs)
+    base = _timed(Plan("er", registry.make_settings("er", _preset("er", s))), costs)
+    return base and base * ratio * images(s) / images(_preset(plan.method, s))
+
+
+def from_records(method: str, s: Values, costs: Sequence[Cost]) -> float | None:
+    """Seconds of a batch by the ways that need records only, without torch."""
+    mine = [c for c in costs if c.method == method]
     for keys in (s.keys() - FREE, COSTLY):
         if same := [c.seconds for c in mine if _same(c.settings, s, keys)]:
             return statistics.median(same)
     for keys in (PLACE, NEAR):
         if near := [c for c in mine if _same(c.settings, s, keys)]:
             return statistics.median(c.seconds * images(s) / images(c.settings) for c in near)
-    ratio = registry.relative_cost(plan.method, s["net"])
-    if ratio is None or s["data"] not in SOURCES:
-        return _timed(plan, costs)
-    base = _er(s, costs)
-    if base is None and plan.method == "er":
-        return _timed(plan, costs)
-    at = _preset("er", s)
-    if base is None:
-        base = _timed(Plan("er", registry.make_settings("er", at)), costs)
-    return base and base * ratio * images(s) / images(_preset(plan.method, s))
+    ratio = registry.relative_cost(method, s["net"])
+    base = _er(s, costs) if s["data"] in SOURCES else None
+    if ratio is None or base is None:
+        return None
+    return base * ratio * images(s) / images(_preset(method, s))
 
 
 def _er(s: Values, costs: Sequence[Cost]) -> float | None:
@@ -106,6 +120,8 @@ def _er(s: Values, costs: Sequence[Cost]) -> float | None:
 
 
 def _timed(plan: Plan, costs: list[Cost]) -> float | None:
+    from ocil.study.timing import measure  # loads torch
+
     seconds = measure(plan)
     if seconds is not None:
         costs.append(Cost(plan.method, to_mapping(plan.settings), seconds))
@@ -126,7 +142,7 @@ def _cost(record: Values) -> Cost | None:
         fields = registry.info(record["method"]).fields
         known = {key: value for key, value in record["settings"].items() if key in fields}
         known = checked(fields, registry.upgraded(record["method"], known), "a record")
-        return Cost(record["method"], known, seconds / steps)
+        return Cost(record["method"], known, seconds / steps) if images(known) else None
     except (OcilError, ImportError):
         return None
 
