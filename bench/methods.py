@@ -31,7 +31,7 @@ MEMORY, TASKS, WARM = 200, 5, 4  # images; tasks; batches of each before the tim
 def start(name: str, data: str, memory: int) -> Session:
     """A learner that has seen nothing, at its preset and one gradient step a batch."""
     kind = registry.get(name)
-    flags: dict[str, Any] = {"data": data, "steps": 1}
+    flags: dict[str, Any] = {"data": data, "updates": 1}
     if kind.settings_type().memory is not None:
         flags["memory"] = memory
     settings = registry.make_settings(name, registry.resolve(name, flags)[0])

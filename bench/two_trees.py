@@ -237,8 +237,11 @@ def _classifier(name: str) -> dict[str, Any]:
     from sklearn.datasets import load_digits
 
     import ocil
+    from ocil.settings import Settings
 
     given = dict(CLASSIFIERS[name])
+    if "steps" in given and hasattr(Settings, "updates"):  # its name in the new tree
+        given["updates"] = given.pop("steps")
     method, kind, net = given.pop("method"), given.pop("net", "mlp"), None
     if kind in ("module", "frozen"):
         torch.manual_seed(0)

@@ -66,7 +66,7 @@ def differences(groups: Sequence[Group]) -> Chart:
 
 def name(g: Group) -> str:
     """Method and gradient steps, and what sets two groups of one method apart."""
-    steps, ema = g.settings["steps"], g.settings["ema"]
+    steps, ema = g.settings["updates"], g.settings["ema"]
     average = "" if ema == Settings().ema else f", average {ema}"
     return f"{g.method}, {steps} step{'s' * (steps > 1)}{average}"
 

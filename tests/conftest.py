@@ -162,7 +162,7 @@ def _record(
     task forgets 10 for each later one: F = (20 + 10) / 2 = 15.
     """
     tasks = [[1, 0], [2, 3], [4, 5]]
-    chosen = {"seed": seed, "memory": memory, "data": data, "steps": 1, "augment": "none"}
+    chosen = {"seed": seed, "memory": memory, "data": data, "updates": 1, "augment": "none"}
     evaluations = []
     for t in range(3):
         for readout, lift in (("head", 0), ("ema-head", 5)):

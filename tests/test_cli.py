@@ -128,7 +128,7 @@ def test_completion_completes(ocil: Ocil, words: str, found: str) -> None:
 @pytest.fixture
 def presets(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {
-        "big": {"batch": 21, "steps": 2},
+        "big": {"batch": 21, "updates": 2},
         "big/mnist": {"batch": 22, "epochs": 3},
         "big/mnist/77": {"batch": 23, "width": 9},
     }
@@ -143,7 +143,7 @@ def test_flags_win_over_toml_over_preset_over_protocol(tmp_path: Path) -> None:
     plan, places = plan_from_words("er", ["--config", str(config), "--lr", "0.25", "--out", "o"])
     s = plan.settings
     assert (s.replay, s.augment) == (64, "affine")  # default, protocol of mnist
-    assert (s.steps, s.epochs, s.width, s.batch) == (2, 3, 9, 23)  # presets, the special last
+    assert (s.updates, s.epochs, s.width, s.batch) == (2, 3, 9, 23)  # presets, the special last
     assert (s.probe, s.lr) == (5, 0.25)
     assert plan.preset == "big/mnist/77"
     assert places.out == Path("o")

@@ -34,11 +34,11 @@ from ocil.settings import (
     with_role,
 )
 
-PROTOCOL = {"batch": 1, "replay": 1, "steps": 1, "epochs": 1, "width": 1, "probe": 1}
+PROTOCOL = {"batch": 1, "replay": 1, "updates": 1, "epochs": 1, "width": 1, "probe": 1}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "big": {"replay": 2, "steps": 2, "epochs": 2, "width": 2, "probe": 2},
-    "big/mnist": {"steps": 3, "epochs": 3, "width": 3, "probe": 3},
+    "big": {"replay": 2, "updates": 2, "epochs": 2, "width": 2, "probe": 2},
+    "big/mnist": {"updates": 3, "epochs": 3, "width": 3, "probe": 3},
     "big/mnist/700": {"epochs": 4, "width": 4, "probe": 4},
 }
 
@@ -54,7 +54,7 @@ FLAGS = {"probe": 6}
 def test_each_layer_wins_over_the_one_before() -> None:
     values, preset = resolve(method(presets=PRESETS), PROTOCOL, TOML, FLAGS)
     assert values["classes_per_task"] == Settings.classes_per_task  # a default
-    names = ("batch", "replay", "steps", "epochs", "width", "probe")
+    names = ("batch", "replay", "updates", "epochs", "width", "probe")
     assert [values[name] for name in names] == [1, 2, 3, 4, 5, 6]
     assert preset == "big/mnist/700"
 
@@ -149,7 +149,7 @@ def test_right_types_are_kept_and_an_int_becomes_a_float() -> None:
         ("memory", -1),
         ("seed", -1),
         ("batch", 0),
-        ("steps", 0),
+        ("updates", 0),
         ("epochs", 0),
         ("limit_per_class", 0),
         ("classes_per_task", 0),

@@ -54,7 +54,7 @@ class Settings(Checked):
     """Images of the stream per batch."""
     replay: int = 64
     """Images drawn from the memory per gradient step."""
-    steps: int = setting(1, low=1)
+    updates: int = setting(1, low=1, was=("steps",))
     """Gradient steps per stream batch, each with its own draw and augmentation."""
     epochs: int = setting(1, low=1, costs=False)
     """Passes over each task; 1 is the online setting."""

@@ -111,9 +111,9 @@ def test_learn_takes_steps_and_rate_for_a_new_model(
     ocil: Ocil, folder: Path, tmp_path: Path
 ) -> None:
     start = ("learn", folder, "--model", tmp_path / "a.ocil", "--resize", 8, "--method", "er")
-    assert ocil(*start, "--steps", 3, "--lr", 0.01).code == 0
+    assert ocil(*start, "--updates", 3, "--lr", 0.01).code == 0
     settings = package.load(tmp_path / "a.ocil").get_params()
-    assert (settings["steps"], settings["lr"]) == (3, 0.01)
+    assert (settings["updates"], settings["lr"]) == (3, 0.01)
     again = ocil("learn", folder, "--model", tmp_path / "a.ocil", "--lr", 0.02)
     assert again.is_sentence()
     assert "leave out --lr" in again.err

@@ -176,7 +176,7 @@ def test_rare_items_are_those_below_a_random_share(aser: Callable[..., Aser]) ->
 
 
 def test_images_through_the_net_are_counted(aser: Callable[..., Aser], batches: Batches) -> None:
-    mine = aser(memory=20, candidates=6, replay=4, steps=2)
+    mine = aser(memory=20, candidates=6, replay=4, updates=2)
     batch = taught(mine, batches(6))
     count = mine.backbone_images
     mine.learn(batch)

@@ -41,7 +41,7 @@ def test_prototypes_start_as_positive_unit_vectors(cope, batches: Batches):
 @pytest.mark.parametrize("steps", [1, 3])
 def test_prototypes_move_by_the_embeddings_from_before_the_step(cope, batches: Batches, steps):
     """Replayed images count at every step, those of the stream at the last one."""
-    one = cope(steps=steps, inertia=0.8, replay=64)
+    one = cope(updates=steps, inertia=0.8, replay=64)
     first, second = batches(2)
     one.learn(first)
     assert one.memory is not None

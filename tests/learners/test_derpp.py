@@ -109,7 +109,7 @@ def test_the_step_written_out_by_hand(learner: Make, batches: Batches, changes: 
 
 
 def test_logits_are_those_of_before_the_first_step(learner: Make, batches: Batches) -> None:
-    ours = learner("derpp", steps=3)
+    ours = learner("derpp", updates=3)
     first = batches(1)[0]
     ours.add_classes(first.y)
     with torch.no_grad():
@@ -133,7 +133,7 @@ def test_stored_logits_keep_their_bits_while_classes_come(learner: Make, batches
 
 
 def test_two_draws_of_the_replay_batch_go_through_the_net(learner: Make, batches: Batches) -> None:
-    ours = learner("derpp", steps=2, memory=9)
+    ours = learner("derpp", updates=2, memory=9)
     for batch in batches(3):
         ours.learn(batch)
     assert ours.backbone_images == 2 * (5 + (5 + 2 * 5) + (5 + 2 * 7))

@@ -57,7 +57,7 @@ class Reference:
             grow_head(self.model.head, classes, self.optimizer)
             self.classes = classes
         loss = torch.zeros(())
-        for _ in range(self.s.steps):
+        for _ in range(self.s.updates):
             old = self.draw()
             x = torch.stack([*(image for image, _ in old), *batch.x]).float() / 255
             y = torch.tensor([*(label for _, label in old), *batch.y.tolist()])
@@ -87,8 +87,8 @@ class Reference:
     "changes",
     [
         {},
-        {"optimizer": "sgd", "lr": 0.1, "steps": 2},
-        {"augment": "affine", "steps": 2, "memory": 8},
+        {"optimizer": "sgd", "lr": 0.1, "updates": 2},
+        {"augment": "affine", "updates": 2, "memory": 8},
     ],
     ids=["adamw", "sgd, two steps", "affine, two steps"],
 )
@@ -133,7 +133,7 @@ def test_the_memory_holds_raw_images_of_batches_already_learned(
 
 
 def test_images_through_the_net_are_counted(learner: Make, batches: Batches) -> None:
-    er = learner(steps=2, memory=9)
+    er = learner(updates=2, memory=9)
     for batch in batches(3):
         er.learn(batch)
     # replayed: 0, then 5, then 7 of the 9 held; twice each with the 5 of the stream

@@ -13,7 +13,7 @@ from ocil.learners import registry
 from ocil.learners.otc_settings import OtcSettings
 from ocil.settings import Settings, fields_of, to_mapping
 
-SHARED = ("memory", "replay", "steps", "width", "augment", "retrieval", "optimizer", "lr",
+SHARED = ("memory", "replay", "updates", "width", "augment", "retrieval", "optimizer", "lr",
           "momentum", "weight_decay", "ema")  # fmt: skip
 # What a setting needs to have a say at all, and other values than the nearest.
 DUAL = {"objective": "dual", "start.points": 6}

@@ -87,7 +87,7 @@ def test_new_classes_start_in_the_average_with_the_rows_of_the_head(
 def test_the_average_is_updated_once_a_gradient_step_and_never_learns(
     learner: Make, batches: Batches
 ) -> None:
-    er, without = learner(steps=2), learner(steps=2, ema=0.0)
+    er, without = learner(updates=2), learner(updates=2, ema=0.0)
     for batch in batches(4):
         er.learn(batch)
         without.learn(batch)

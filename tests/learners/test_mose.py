@@ -131,7 +131,7 @@ def test_four_views_of_every_image(mose: Callable[..., Mose], batches: Batches) 
 
 
 def test_images_through_the_net_are_counted(mose: Callable[..., Mose], batches: Batches) -> None:
-    mine = mose(memory=100, replay=20, steps=2)
+    mine = mose(memory=100, replay=20, updates=2)
     *before, batch = batches(5)
     for each in before:
         mine.learn(each)

@@ -29,7 +29,7 @@ def test_without_dynamic_preservation_there_is_no_pass_for_it():
     assert checks.make(Otc, fused=False, preserve=0.1).learner.preserves_apart
 
 
-@pytest.mark.parametrize("extra", [{}, {"steps": 3}, {"preserve": 0.0}])
+@pytest.mark.parametrize("extra", [{}, {"updates": 3}, {"preserve": 0.0}])
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):
     session = checks.make(Otc, **Otc.presets[preset] | extra)

@@ -140,7 +140,7 @@ class Reference:
         shown = augment.build(self.s.augment)
         loss = torch.zeros(())
         raw, y = batch.x, batch.y.tolist()
-        for _ in range(self.s.steps):
+        for _ in range(self.s.updates):
             old = self.replay()
             raw = torch.stack([*(image for image, _ in old), *batch.x])
             y = [*(label for _, label in old), *batch.y.tolist()]
@@ -212,7 +212,7 @@ class Reference:
 CHANGES: dict[str, dict[str, Any]] = {
     "ours": {"preserve": 0.7, "distill": 1.0, "choice": "centroids"},
     "asymmetric": {"asymmetric": True, "preserve": 0.3, "tau": 0.4},
-    "two passes": {"fused": False, "preserve": 0.6, "steps": 2, "augment": "affine"},
+    "two passes": {"fused": False, "preserve": 0.6, "updates": 2, "augment": "affine"},
     "plain": {"preserve": 0.0},
 }
 

@@ -32,7 +32,7 @@ def sbs(learner: Make) -> Callable[..., Sbs]:
 def test_without_tails_or_reliable_speeds_it_is_er(
     sbs: Callable[..., Sbs], learner: Make, batches: Batches, changes: dict[str, Any]
 ) -> None:
-    mine, er = sbs(memory=8, steps=2, **changes), learner("er", memory=8, steps=2)
+    mine, er = sbs(memory=8, updates=2, **changes), learner("er", memory=8, updates=2)
     for batch in batches(9):
         assert torch.equal(mine.learn(batch)["loss"], er.learn(batch)["loss"])
     assert er.memory is not None
@@ -155,7 +155,7 @@ def test_a_large_class_is_compared_in_part(sbs: Callable[..., Sbs]) -> None:
 
 
 def test_a_new_image_starts_with_its_first_look(sbs: Callable[..., Sbs], batches: Batches) -> None:
-    mine = sbs(memory=6, steps=3)
+    mine = sbs(memory=6, updates=3)
     for batch in batches(3):
         mine.learn(batch)
     assert int(mine.memory.columns["tries"].min()) >= 1

@@ -214,8 +214,8 @@ def test_forgetting_learning_and_the_curve(make_run: Make) -> None:
 def test_a_method_meets_the_best_of_a_baseline(make_run: Make) -> None:
     records = [make_run("otc", 90.0, seed=s) for s in range(3)]
     for steps, accuracy in ((1, 85.0), (2, 88.0)):
-        records += [make_run("er", accuracy, seed=s, settings={"steps": steps}) for s in range(3)]
-    records.append(make_run("er", 89.9, settings={"steps": 3}))  # fewer seeds
+        records += [make_run("er", accuracy, seed=s, settings={"updates": steps}) for s in range(3)]
+    records.append(make_run("er", 89.9, settings={"updates": 3}))  # fewer seeds
     sides = {"left": {"method": "otc"}, "right": {"method": ["er", "gsa"]}}
     (finding,) = judged(as_runs(*records, study="table-mnist"), **sides)
     assert list(finding.differences) == pytest.approx([2.0] * 3)

@@ -55,7 +55,7 @@ def test_the_paper_has_a_page_where_a_run_answers_to_it(paper: Path) -> None:
         "## The paper's claims",
         "### The comparisons behind the verdicts",
     ]
-    assert "| 500 | otc | augment=none, steps=1 | head | 91.10 ± 0.10 | 93.6 ± 0.3 |" in written
+    assert "| 500 | otc | augment=none, updates=1 | head | 91.10 ± 0.10 | 93.6 ± 0.3 |" in written
     assert "Table 3 | **confirmed** | holds in 4 of 4 |" in written
     assert "| confirmed | ladder-mnist (3), table-mnist (3) |" in written
     assert page(paper) == written

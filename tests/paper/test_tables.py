@@ -59,7 +59,7 @@ def test_a_run_in_its_cell(make_run: Make) -> None:
     assert str(row.ours("accuracy")) == "91.00 ± 1.00"
     assert str(row.ours("forgetting")) == "8.00 ± 1.00"
     assert row.difference("accuracy") == pytest.approx(91.0 - 93.6)
-    assert row.label == "augment=none, steps=1"
+    assert row.label == "augment=none, updates=1"
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_several_passes_are_the_offline_table(make_run: Make) -> None:
     record = make_run("derpp", 66.0, data="cifar10", memory=200, epochs=50)
     (row,) = rows_of(record, study="table-offline")
     assert str(row.cell.printed("accuracy")) == "64.88"
-    assert row.label == "augment=none, epochs=50, steps=1"
+    assert row.label == "augment=none, epochs=50, updates=1"
     assert row.difference("accuracy") == pytest.approx(66.0 - 64.88)  # one run, no deviation
 
 
 def test_configurations_are_rows_that_say_what_they_are(make_run: Make) -> None:
     plain = make_run()
-    other = make_run(settings={"steps": 2, "lr": 0.1, "precision": "bfloat16", "preset": "paper"})
+    other = make_run(settings={"updates": 2, "lr": 0.1, "precision": "bfloat16", "preset": "paper"})
     labels = sorted(row.label for row in rows_of(plain, other))
     assert labels == [
-        "augment=none, lr=0.0005, precision=float32, steps=1",
-        "preset paper, augment=none, lr=0.1, precision=bfloat16, steps=2",
+        "augment=none, lr=0.0005, precision=float32, updates=1",
+        "preset paper, augment=none, lr=0.1, precision=bfloat16, updates=2",
     ]
 
 
@@ -119,9 +119,9 @@ def test_within_the_deviation_there_is_no_difference(make_run: Make) -> None:
 def test_what_was_not_run_says_so_with_its_time(make_run: Make) -> None:
     text = written({"table-mnist/a": make_run()})
     assert "| 500 | gsa | not run | – | – | 92.7 ± 0.3 | – | 3.3 ± 0.2 | 0 | ≈ 1.5 |" in text
-    ours = "augment=none, steps=1 | head | 90.00 | 93.6 ± 0.3 | 0.00 | 2.4 ± 0.4 | 1 | – |"
+    ours = "augment=none, updates=1 | head | 90.00 | 93.6 ± 0.3 | 0.00 | 2.4 ± 0.4 | 1 | – |"
     assert f"| 500 | otc | {ours}" in text
-    assert "- otc, mnist, memory 500 (augment=none, steps=1): accuracy -3.60. Cause not" in text
+    assert "- otc, mnist, memory 500 (augment=none, updates=1): accuracy -3.60. Cause not" in text
     assert "ocil run otc --data mnist --seed 0  # seed 0\n" in text
     cut = make_run("gsa", settings={"limit_per_class": 500})
     text = written({"table-mnist/a": cut})
@@ -166,7 +166,7 @@ def test_a_wrong_note_is_refused(
     [
         ("memory = 500", "memory = 1500"),
         ('"accuracy"', '"forgetting"'),
-        ("readout", "settings = { steps = 2 }\nreadout"),
+        ("readout", "settings = { updates = 2 }\nreadout"),
     ],
 )
 def test_a_note_on_no_difference_is_refused(

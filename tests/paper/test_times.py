@@ -50,7 +50,7 @@ def test_the_methods_own_records_come_first(made: Make) -> None:
         made("er", "cifar10", 1.0)
     ]
     assert seconds(records, "gsa", "cifar10", 200) == pytest.approx(5000 * 2.0)
-    records = [made("gsa", "cifar10", 3.0, steps=3)]
+    records = [made("gsa", "cifar10", 3.0, updates=3)]
     assert seconds(records, "gsa", "cifar10", 200) == pytest.approx(5000 * 1.0)
     other = [made("gsa", "cifar10", 1.0, precision="bfloat16")]  # better than nothing
     assert seconds(other, "gsa", "cifar10", 200) == pytest.approx(5000 * 1.0)
@@ -70,7 +70,7 @@ def test_else_er_times_the_relative_cost(made: Make) -> None:
 def test_nothing_to_go_by(made: Make) -> None:
     assert seconds([], "mose", "cifar10", 200) is None
     assert seconds([made("er", "fashion-mnist", 1.0, net="mlp")], "otc", "mnist", 500) is None
-    odd = [made("er", "cifar10", 1.0, steps=steps) for steps in ("two", 0)]
+    odd = [made("er", "cifar10", 1.0, updates=steps) for steps in ("two", 0)]
     assert seconds(odd, "er", "cifar10", 200) is None
 
 

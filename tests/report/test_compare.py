@@ -67,7 +67,7 @@ def test_the_table_says_what_is_clear_and_what_cannot_be_said(make_record: Make)
 
 
 def test_the_leading_groups_have_the_best_of_every_method(make_record: Make) -> None:
-    records = [make_record("er", shift=s, settings={"steps": s}) for s in range(1, 6)]
+    records = [make_record("er", shift=s, settings={"updates": s}) for s in range(1, 6)]
     records += [make_record("poor", shift=-30), make_record("poor", shift=-40, memory=7)]
     groups = grouped(records)
     kept = compare.leading(groups, most=3)

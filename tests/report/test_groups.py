@@ -29,7 +29,7 @@ def grouped(records: Iterable[dict[str, Any]]) -> list[Group]:
         {"memory": 1500},
         {"split": "validation"},
         {"data": "digits"},
-        {"settings": {"steps": 2}},
+        {"settings": {"updates": 2}},
         {"settings": {"own": 1}},
         {"epochs": 2},
         {"readout": "head"},
@@ -97,13 +97,17 @@ def test_a_readout_without_evaluations_has_no_numbers(make_record: Make) -> None
 
 def test_labels_name_only_what_differs(make_record: Make) -> None:
     groups = grouped(
-        [make_record(settings={"steps": s, "lr": 0.1, "augment": a}) for s in (1, 2) for a in "ab"]
+        [
+            make_record(settings={"updates": s, "lr": 0.1, "augment": a})
+            for s in (1, 2)
+            for a in "ab"
+        ]
     )
     assert sorted(labels(groups)) == [
-        "augment=a, steps=1",
-        "augment=a, steps=2",
-        "augment=b, steps=1",
-        "augment=b, steps=2",
+        "augment=a, updates=1",
+        "augment=a, updates=2",
+        "augment=b, updates=1",
+        "augment=b, updates=2",
     ]
     assert labels(groups[:1]) == [""]
 
@@ -117,7 +121,7 @@ def test_what_belongs_to_one_method_is_shown_in_its_row_only(make_record: Make) 
 
 
 def test_settings_are_compared_within_a_data_set(make_record: Make) -> None:
-    groups = grouped([make_record(), make_record(data="digits", settings={"steps": 9})])
+    groups = grouped([make_record(), make_record(data="digits", settings={"updates": 9})])
     assert labels(groups) == ["", ""]
 
 

@@ -190,7 +190,7 @@ def test_records_weigh_little_even_if_no_two_are_of_one_group(
 ) -> None:
     one = write_page(as_runs([make_record()], tmp_path), tmp_path)
     assert one.stat().st_size < 2_300_000
-    records = [make_record(m, settings={"steps": n}) for m in "abcd" for n in range(50)]
+    records = [make_record(m, settings={"updates": n}) for m in "abcd" for n in range(50)]
     assert write_page(as_runs(records, tmp_path), tmp_path).stat().st_size < 4_000_000
 
 

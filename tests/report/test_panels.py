@@ -69,10 +69,10 @@ def test_a_record_with_an_odd_number_of_centroids_is_left_out(make_record: Make)
 
 def test_a_line_for_each_method_through_the_tasks(make_record: Make) -> None:
     records = [make_record(m, seed=s, shift=s) for m in ("er", "otc") for s in (0, 2)]
-    records += [make_record("er", memory=1500), make_record("er", steps=2, settings={"steps": 2})]
+    records += [make_record("er", memory=1500), make_record("er", steps=2, settings={"updates": 2})]
     first, second = panels.task_charts(map(Run, records))
     assert (first.title, second.title) == ("mnist, memory 500", "mnist, memory 1500")
-    assert [s.name for s in first.series] == ["er (steps=1)", "er (steps=2)", "otc"]
+    assert [s.name for s in first.series] == ["er (updates=1)", "er (updates=2)", "otc"]
     assert first.series[2].x == [1.0, 2.0, 3.0]
     assert first.series[2].y == pytest.approx([96.0, 91.0, 86.0])
 

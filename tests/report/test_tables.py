@@ -108,11 +108,11 @@ def test_outcome_tells_what_runs_cost_and_counts_trials_once(make_record: Make) 
 
 
 def test_what_has_a_column_is_not_among_the_settings(make_record: Make) -> None:
-    two = make_record(steps=2, settings={"steps": 2, "lr": 0.5}, readout="head")
+    two = make_record(steps=2, settings={"updates": 2, "lr": 0.5}, readout="head")
     groups = grouped([make_record(), two])
     assert [row[1] for row in tables.outcome(groups, {}).rows] == ["lr=0.0005", "lr=0.5"]
     table = tables.side_by_side(groups)
-    assert [row[1] for row in table.rows] == ["lr=0.0005, steps=1", "lr=0.5, steps=2"]
+    assert [row[1] for row in table.rows] == ["lr=0.0005, updates=1", "lr=0.5, updates=2"]
     assert [isinstance(cell, Strong) for cell in table.rows[1][2:]] == [True, False]
 
 

@@ -127,7 +127,7 @@ def test_joint_forgets_nothing_by_definition(run: Run) -> None:
 
 
 def test_images_through_the_net_and_bytes_held(run: Run) -> None:
-    record = run(steps=2, memory=20, replay=16)
+    record = run(updates=2, memory=20, replay=16)
     # batches of 10, 10 and 4; replayed 0, 10, then 16 each time; twice a batch
     assert record["backbone_images_per_step"] == 2 * (120 + 10 + 13 * 16) / 15
     weights = 64 * 16 + 16 + 16 * 16 + 16 + 10 * 16 + 10

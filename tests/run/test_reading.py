@@ -183,12 +183,12 @@ def test_records_are_found_sorted_and_broken_ones_reported(
 @pytest.mark.parametrize(
     ("settings", "stored", "shown"),
     [
-        ({"fused": False, "preserve": 1.0, "steps": 1}, 1, 2),  # counted without that step
-        ({"fused": False, "preserve": 1.0, "steps": 1}, 2, 2),
-        ({"fused": False, "preserve": 0.0, "steps": 1}, 1, 1),
-        ({"fused": True, "preserve": 1.0, "steps": 2}, 2, 2),
-        ({"fused": False, "preserve": "x", "steps": 1}, 1, 1),
-        ({"steps": 1}, 1, 1),
+        ({"fused": False, "preserve": 1.0, "updates": 1}, 1, 2),  # counted without that step
+        ({"fused": False, "preserve": 1.0, "updates": 1}, 2, 2),
+        ({"fused": False, "preserve": 0.0, "updates": 1}, 1, 1),
+        ({"fused": True, "preserve": 1.0, "updates": 2}, 2, 2),
+        ({"fused": False, "preserve": "x", "updates": 1}, 1, 1),
+        ({"updates": 1}, 1, 1),
     ],
 )
 def test_older_records_count_the_step_of_dynamic_preservation(

@@ -107,7 +107,7 @@ def plan_of(method: str, given: dict[str, Any]) -> Any:
     ("method", "given"),
     [
         ("er", {}),
-        ("er", {"data": "mnist", "memory": 1500, "seed": 4, "lr": 2e-3, "steps": 2}),
+        ("er", {"data": "mnist", "memory": 1500, "seed": 4, "lr": 2e-3, "updates": 2}),
         ("er", {"data": "mnist", "preset": "reference", "validate": True}),
         ("er", {"preset": "reference", "skip_first": False, "ema": 0.9}),
         ("er", {"limit_per_class": 5, "order": "joint", "retrieval": "balanced"}),

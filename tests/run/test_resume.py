@@ -96,7 +96,7 @@ def test_a_signal_ends_the_step_and_resuming_ends_like_the_run_left_alone(
     "changes",
     [
         {},
-        {"steps": 2, "retrieval": "balanced", "epochs": 2},
+        {"updates": 2, "retrieval": "balanced", "epochs": 2},
         {"method": "joint", "optimizer": "sgd"},
         {"method": "finetune", "ema": 0.0},
         {"skip_first": True, "validate": True},

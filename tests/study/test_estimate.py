@@ -42,8 +42,8 @@ def test_runs_of_one_kind_take_as_long_as_each_other(
     plan: Callable[..., Any], no_timing: None
 ) -> None:
     records = [record(plan(seed=s), t) for s, t in ((0, 10.0), (1, 30.0), (2, 14.0))]
-    records.append(record(plan(steps=2), 50.0))
-    times = project([plan(seed=9), plan(seed=8, memory=7), plan(seed=9, steps=2)], records)
+    records.append(record(plan(updates=2), 50.0))
+    times = project([plan(seed=9), plan(seed=8, memory=7), plan(seed=9, updates=2)], records)
     assert times == pytest.approx([14.0, 14.0, 50.0])
 
 
@@ -54,7 +54,7 @@ def test_runs_of_one_kind_take_as_long_as_each_other(
         ({"epochs": 3}, 3.0),
         ({"validate": True}, 0.9),
         ({"batch": 5, "replay": 69}, 2.0),  # as many images a step, twice the steps
-        ({"steps": 2}, 2.0),
+        ({"updates": 2}, 2.0),
         ({"replay": 138}, 2.0),
         ({"lr": 0.1, "memory": 200, "seed": 7}, 1.0),
     ],
@@ -79,7 +79,7 @@ def test_a_method_without_records_is_projected_from_er(no_timing: None) -> None:
     known = [record(planned("er", data="mnist"), 30.0)]
     ratio = registry.measured_costs("mlp")["gsa"]["time"]
     gsa = planned("gsa", data="mnist")
-    assert project([gsa], known) == pytest.approx([30.0 * ratio * gsa.settings.steps])
+    assert project([gsa], known) == pytest.approx([30.0 * ratio * gsa.settings.updates])
 
 
 def test_where_a_net_was_not_measured_images_stand_for_time(
@@ -139,7 +139,7 @@ def test_unknown_data_have_no_estimate(plan: Callable[..., Any]) -> None:
         {"steps": 0},
         {"steps": None},
         {"method": "unheard-of"},
-        {"settings": {"steps": "2"}},
+        {"settings": {"updates": "2"}},
         {"settings": {"batch": 0}},
     ],
 )

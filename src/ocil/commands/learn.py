@@ -28,7 +28,7 @@ from ocil.text import plain
 CHUNK = 10  # samples from one look at the signals to the next
 MAX_UNFINISHED = 20  # data sets whose place is kept; of more the oldest go
 SAVE_EVERY = 500  # samples after which the model is saved
-FOR_NEW = ("method", "memory", "net", "seed", "steps", "lr", "resize")
+FOR_NEW = ("method", "memory", "net", "seed", "updates", "lr", "resize")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LearnOptions:
     """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
     seed: int | None = None
     """For a new model: decides all draws; 0 unless given."""
-    steps: int | None = None
+    updates: int | None = None
     """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
     lr: float | None = None
     """For a new model: the learning rate."""

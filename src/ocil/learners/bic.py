@@ -192,7 +192,7 @@ class Bic(ReplayLearner[B]):
         if self.settings.schedule == "steps":
             self.drop_lr(batch, self.drops)
         report = {}
-        for _ in range(self.settings.steps):
+        for _ in range(self.settings.updates):
             x, y = self.with_replay(batch)
             if len(y) > 1:  # at the start all may be held out, and batch norm needs two
                 loss = self.loss(self.augmented(x), y, self.weights(batch))

@@ -146,7 +146,7 @@ class Co2l(ReplayLearner[Co2lSettings]):
             for group in self.optimizer.param_groups:
                 group["lr"] = s.lr * (1e-3 + (1 - 1e-3) * share)
         report = {}
-        for _ in range(s.steps):
+        for _ in range(s.updates):
             x, y = self.with_replay(batch)
             views = torch.cat([self.augmented(x), self.augmented(x)])
             self.backbone_images += len(views)

@@ -19,7 +19,7 @@ class in equal parts. No task identity; while one class is known, only its proto
 | p_c      | evolution.prototypes       | (C, d)                                           |
 | T        | settings.tau               | temperature                                      |
 | m        | settings.inertia           | how slowly prototypes move                       |
-| n_iter   | settings.steps             | steps per batch, each with its own replay        |
+| n_iter   | settings.updates           | steps per batch, each with its own replay        |
 | B_m      | settings.replay            | images replayed                                  |
 
 Differs from the reference code: images are augmented; 64 images are replayed instead of 10, and as
@@ -143,8 +143,8 @@ class Cope(ReplayLearner[CopeSettings]):
         },
         "reference/mnist": {"dimension": 100, "lr": 0.01, "memory": 2000, "init": "xavier"},
         "reference/cifar10": {"memory": 1000},
-        "reference/cifar100": _MANY | {"steps": 5, "memory": 5000, "classes_per_task": 5},
-        "reference/tiny-imagenet": _MANY | {"steps": 5},
+        "reference/cifar100": _MANY | {"updates": 5, "memory": 5000, "classes_per_task": 5},
+        "reference/tiny-imagenet": _MANY | {"updates": 5},
     }
 
     def __init__(self, *given: Any) -> None:
@@ -163,10 +163,10 @@ class Cope(ReplayLearner[CopeSettings]):
 
     def step(self, batch: Batch) -> Report:
         report, embedded, classes = {}, [], []
-        for step in range(self.settings.steps):
+        for step in range(self.settings.updates):
             x, y = self.with_replay(batch)
             z = self.logits(self.augmented(x))  # (n, d)
-            last = step == self.settings.steps - 1
+            last = step == self.settings.updates - 1
             used = len(y) if last else len(y) - len(batch.y)  # the stream's count once
             embedded.append(z.detach()[:used])
             classes.append(y[:used])

@@ -54,7 +54,7 @@ class ErAce(ReplayLearner[Settings]):
 
     def step(self, batch: Batch) -> Report:
         report = {}
-        for _ in range(self.settings.steps):
+        for _ in range(self.settings.updates):
             x, y = self.with_replay(batch)
             logits, old = self.logits(self.augmented(x)), len(y) - len(batch.y)
             among = losses.present(y[old:], self.classes)

@@ -137,7 +137,7 @@ class Geodl(ReplayLearner[GeodlSettings]):
         if self.settings.schedule == "steps":
             self.drop_lr(batch, (0.5, 0.75))
         report = {}
-        for _ in range(self.settings.steps):
+        for _ in range(self.settings.updates):
             x, y = self.with_replay(batch)
             x = self.augmented(x)
             features, z = self.describe(self.model, x)

@@ -63,7 +63,7 @@ class Learner(Generic[S]):
         self.device = torch.device(settings.device)
         self.parts = Parts()
         self.classes = self.known = 0  # seen, and before the batch at hand
-        self.gradient_steps = settings.steps  # that a batch of the stream gets, for the record
+        self.gradient_steps = settings.updates  # that a batch of the stream gets, for the record
         self.backbone_images = 0  # images through the net while learning, all passes counted
         self.cache: dict[str, Tensor] = {}  # what read-outs keep until the next `learn`
 

@@ -117,7 +117,7 @@ class Ocm(ReplayLearner[OcmSettings]):
 
     def step(self, batch: Batch) -> Report:
         parts: Report = {}
-        for _ in range(self.settings.steps):
+        for _ in range(self.settings.updates):
             x, y = batch.x.to(self.device), batch.y.to(self.device)
             later = self.teacher is not None and self.settings.replay and len(self.memory)
             parts = self.later_parts(x, y) if later else self.first_parts(x, y)

@@ -150,7 +150,7 @@ class Onpro(ReplayLearner[OnproSettings]):
 
     def step(self, batch: Batch) -> Report:
         parts: Report = {}
-        for _ in range(self.settings.steps):
+        for _ in range(self.settings.updates):
             parts = self.loss_terms(batch.x.to(self.device), batch.y.to(self.device))
             parts["loss"] = torch.stack(list(parts.values())).sum()
             self.optimizer_step(parts["loss"])

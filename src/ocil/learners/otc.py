@@ -82,7 +82,7 @@ class Otc(ReplayLearner[OtcSettings]):
         x, y = batch.x, batch.y
         if s.schedule == "steps":
             self.drop_lr(batch, (0.7, 0.9))
-        for _ in range(s.steps):  # step 0
+        for _ in range(s.updates):  # step 0
             x, y = self.with_replay(batch)
             shown, labels = self.augment_views(x, y, fresh, s.views)
             loss = self.joint_loss(shown, labels, len(labels) - fresh * s.views, report)

@@ -98,8 +98,8 @@ _AS_DERPP = {"batch": 32, "replay": 64, "epochs": 50, "augment": "partial", "wid
 PRESETS: dict[str, dict[str, Any]] = {
     "default": _OURS,
     # chosen on held-out training images: study tune-otc-mnist
-    "default/mnist": {"lr": 1e-3, "steps": 2},
-    "default/fashion-mnist": {"lr": 1e-3, "steps": 2},  # MNIST's, not tuned
+    "default/mnist": {"lr": 1e-3, "updates": 2},
+    "default/fashion-mnist": {"lr": 1e-3, "updates": 2},  # MNIST's, not tuned
     "default/digits": _DIGITS,  # chosen on held-out training images: study tune-otc-digits
     # chosen on held-out training images of CIFAR-10 (studies tune-otc-cifar10 and, at full length,
     # readout-cifar10), elsewhere untouched

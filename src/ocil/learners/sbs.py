@@ -91,7 +91,7 @@ class Sbs(ReplayLearner[SbsSettings]):
         task = -1 if batch.task is None else batch.task
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         report, arrival = {}, None
-        for _ in range(s.steps):
+        for _ in range(s.updates):
             replay = len(memory) and s.replay
             slots = (
                 memory.choose(s.replay, self.generators["memory"], s.retrieval) if replay else []

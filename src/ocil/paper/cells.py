@@ -125,7 +125,7 @@ def describe(g: Group, peers: Sequence[Group]) -> str:
     settings = g.settings
     usual = {"batch": protocol("batch"), "replay": protocol("replay"), "epochs": 1}
     usual |= {"precision": "float32", "width": 0}
-    shown = {"augment", "steps"} | {key for key in usual if settings[key] != usual[key]}
+    shown = {"augment", "updates"} | {key for key in usual if settings[key] != usual[key]}
     for key in set(settings) - NAMED - {"fingerprint", "readout"}:
         if any(settings[key] != peer.settings.get(key) for peer in peers):
             shown.add(key)

@@ -97,7 +97,7 @@ def _each(side: Filter) -> Iterator[Filter]:
 def fits(settings: Mapping[str, Any], wanted: Filter) -> bool:
     """Whether settings have the wanted values; a list is any of them, { above = x } more than x.
 
-    >>> fits({"preserve": 0.5}, {"preserve": {"above": 0}}), fits({}, {"steps": 1})
+    >>> fits({"preserve": 0.5}, {"preserve": {"above": 0}}), fits({}, {"updates": 1})
     (True, False)
     """
     return all(key in settings and _is(settings[key], value) for key, value in wanted.items())

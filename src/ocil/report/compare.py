@@ -21,7 +21,7 @@ from ocil.run.metrics import paired_difference
 MIN_RUNS = 3  # runs; with two, the factor of the interval is 12.7
 MAX_GROUPS = 16  # groups that are compared with each other
 # Settings that stand beside a name: in a column, or in the stream that groups share.
-_BESIDE = ("readout", "steps", "limit_per_class", "epochs", "fingerprint", "tasks", "augment")
+_BESIDE = ("readout", "updates", "limit_per_class", "epochs", "fingerprint", "tasks", "augment")
 KNOWN = frozenset(_BESIDE)
 
 

@@ -199,7 +199,7 @@ def _cells(g: Group, label: str, where: str) -> list[str]:
 def _compared(members: Sequence[Group], methods: Sequence[str]) -> list[dict[str, Any]]:
     """What the script compares: the numbers of every run, and a key that runs of a pair share."""
     blocks = compare.alike(members)
-    labels = _labels(blocks, compare.KNOWN - {"steps"})
+    labels = _labels(blocks, compare.KNOWN - {"updates"})
     streams = {id(g): where for where, block in blocks.items() for g in block}
     return [
         {

@@ -100,7 +100,7 @@ def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> T
         "images/step", "steps", "MB held", "seconds", "trials",
     )  # fmt: skip
     body: list[list[Cell]] = []
-    for g, label in zip(groups, labels(groups, frozenset({"readout", "steps"})), strict=True):
+    for g, label in zip(groups, labels(groups, frozenset({"readout", "updates"})), strict=True):
         metrics = [measured(g.summary(name)) for name in ("accuracy", "forgetting", "learning")]
         tried = trials.get((g.method, g.data), 0)
         body.append([g.method, label, g.readout, *metrics, len(g.runs), *costs(g), tried])

@@ -72,7 +72,7 @@ def upgraded(record: Record) -> Record:
     record = record | {"settings": settings}
     said, preserve = record.get("gradient_steps_per_batch"), settings.get("preserve")
     apart = settings.get("fused") is False and is_json(preserve, float) and preserve != 0
-    if apart and method == "otc" and said is not None and said == settings.get("steps"):
+    if apart and method == "otc" and said is not None and said == settings.get("updates"):
         record["gradient_steps_per_batch"] = said + 1
     try:
         return record | {"command": command(method, settings, places_in(record["command"]))}

@@ -30,7 +30,7 @@ Values = dict[str, Any]
 
 PLACE = ("data", "net", "width", "precision")  # what an image through the net costs
 NEAR = PLACE[:-1]
-COSTLY = (*PLACE, "batch", "replay", "steps", "augment", "optimizer", "ema", "order")
+COSTLY = (*PLACE, "batch", "replay", "updates", "augment", "optimizer", "ema", "order")
 FREE = {name for name, field in fields_of(Settings).items() if not field.costs}
 
 
@@ -130,7 +130,7 @@ def _timed(plan: Plan, costs: list[Cost]) -> float | None:
 
 def images(s: Values) -> int:
     """Images of a batch's gradient steps."""
-    return s["steps"] * (s["batch"] + s["replay"])
+    return s["updates"] * (s["batch"] + s["replay"])
 
 
 def _cost(record: Values) -> Cost | None:
@@ -149,7 +149,7 @@ def _cost(record: Values) -> Cost | None:
 
 def _preset(method: str, s: Values) -> Values:
     """Settings under which a method's relative cost holds: its preset, one gradient step."""
-    return registry.resolve(method, {key: s[key] for key in PLACE} | {"steps": 1})[0]
+    return registry.resolve(method, {key: s[key] for key in PLACE} | {"updates": 1})[0]
 
 
 def _same(a: Values, b: Values, keys: Iterable[str]) -> bool:
