@@ -26,6 +26,28 @@ TITLES = {"Results", "The paper's numbers and claims"}  # of pages with more tha
 PROJECTED = {"hours"}
 
 
+# Settings whose names or values are others today; those that say nothing are left out.
+RENAMED = {
+    "steps=": "updates=", "watched=0": "mixture_replay=all", "watched=": "mixture_replay=",
+    "reoffer=": "offer_every_epoch=", "--steps": "--updates", "--watched 0": "--mixture-replay all",
+    "--watched": "--mixture-replay", "--reoffer": "--offer-every-epoch",
+    "--no-reoffer": "--no-offer-every-epoch", "fit task": "objective task-em",
+    "admission=flood": "admission=closest", "fit refit": "objective refit-em", "fit follow": "objective sinkhorn",
+}  # fmt: skip
+LEFT_OUT = re.compile(
+    r"(?:, )?\b(fit|average|objective|(dual\.)?(temperature|pairing))=[a-z-]+(?=, |$)"
+)
+
+
+def today(text: str) -> str:
+    """In today's names, lists of settings in one order."""
+    text = text.replace("\\_", "_")
+    for old, new in RENAMED.items():
+        text = text.replace(old, new)
+    text = LEFT_OUT.sub("", text).removeprefix(", ")
+    return ", ".join(sorted(text.split(", "))) if "=" in text else text
+
+
 class Fact(NamedTuple):
     """One cell: where it stands, which row, and what it says."""
 
@@ -55,14 +77,14 @@ def facts(page: str) -> Iterator[Fact]:
         code ^= line.startswith("```")
         place = tuple([title for title in path if title not in TITLES][-2:])
         if code and not line.startswith("```"):
-            yield Fact(place, (), "command", line)
+            yield Fact(place, (), "command", today(line))
         elif heading := re.match(r"(#+) (.*)", line):
             path = [*path[: len(heading[1]) - 1], heading[2]]
             columns = []
         elif line.startswith("- ") and re.search(r"[+-]\d", line):
-            yield Fact(place, (), "difference", line)
+            yield Fact(place, (), "difference", today(line))
         elif line.startswith("| "):
-            cells = [cell.strip().strip("*") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            cells = [today(cell.strip().strip("*")) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             if not columns:
                 columns = cells
             elif set(line) - set("|:- "):
@@ -74,9 +96,9 @@ def facts(page: str) -> Iterator[Fact]:
             columns = []
 
 
-def lost(before: dict[str, str], today: dict[str, str]) -> Iterator[str]:
+def lost(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
     """What the earlier pages say and today's do not."""
-    known = {fact for page in today.values() for fact in facts(page)}
+    known = {fact for page in after.values() for fact in facts(page)}
     values: dict[tuple[object, ...], set[str]] = {}
     for fact in known:
         values.setdefault(fact[:3], set()).add(fact.value)
