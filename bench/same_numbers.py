@@ -32,10 +32,11 @@ RENAMED = {
     "reoffer=": "offer_every_epoch=", "--steps": "--updates", "--watched 0": "--mixture-replay all",
     "--watched": "--mixture-replay", "--reoffer": "--offer-every-epoch",
     "--no-reoffer": "--no-offer-every-epoch", "fit task": "objective task-em",
-    "admission=flood": "admission=closest", "fit refit": "objective refit-em", "fit follow": "objective sinkhorn",
+    "admission=flood": "admission=closest", "fit refit": "objective refit-em",
+    "fit follow": "objective sinkhorn",
 }  # fmt: skip
 LEFT_OUT = re.compile(
-    r"(?:, )?\b(fit|average|objective|(dual\.)?(temperature|pairing))=[a-z-]+(?=, |$)"
+    r"(?:, )?\b(fit|average|objective|(dual\.)?(temperature|pairing))=[a-z0-9.-]+(?=, |$)"
 )
 
 
