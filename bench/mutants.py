@@ -107,7 +107,9 @@ def up_to_date(workers: int) -> list[Test]:
     stale |= {name for name in changed if name.startswith("tests/")}
     stale |= {name for name in changed if ">>> " in (ROOT / name).read_text()}
     if stale:
-        print(f"Tracing {len(stale)} files of tests.")
+        print(f"Tracing {len(stale)} files of tests.", flush=True)
+        # Unknown until they are traced, so that a trace that is broken off is made again.
+        stamp.write_text(json.dumps({n: v for n, v in before.items() if n not in stale}))
         trace(sorted(stale), workers, [t for t in kept if t.file not in stale])
         stamp.write_text(json.dumps(now))
     return read_map(CACHE.glob("map.jsonl*"))

@@ -3,8 +3,9 @@
 A fault replaces the text of one node of the syntax tree; the rest of the file stays as it is. Left
 out by rule, because no behaviour that is promised depends on them: texts (messages, docstrings,
 names), type hints, `assert`, `raise` but for dropping it whole, calls to a logger, `__repr__`,
-tuned values in presets and defaults, guards below 1e-5, and arguments that only cost or save time;
-nor does it count to swap arguments that are alike.
+tuned values in presets and defaults, guards below 1e-5, how JSON is indented, and arguments that
+only cost or save time; nor does it count to swap arguments that are alike, or to drop one that says
+what holds without it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ NO_MATTER = {
 TABLES = ("PRESETS", "presets", "title", "paper", "year", "__all__", "keeps", "BOUNDS", "SOURCES")
 TINY = 1e-5
 SYMMETRIC = {"min", "max", "minimum", "maximum", "logaddexp", "equal"}
-ALIKE = (" that are alike", "argument timeout dropped")
+DEFAULTS = {
+    ("normalize", "dim", "1"),
+    ("diagonal", "dim1", "0"),
+}  # the values of those not given
+LAYOUT = "indent"
+ALIKE = (" that are alike", " dropped in vain", "argument timeout dropped")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -176,7 +182,10 @@ class Drawer:
                 continue
             if isinstance(child, ast.Slice):
                 yield from self.slices(child)
+            before = self.table
+            self.table |= isinstance(child, ast.keyword) and child.arg == LAYOUT
             yield from self.expression(child)
+            self.table = before
 
     def slices(self, node: ast.Slice) -> Iterator[Fault]:
         for name in ("lower", "upper"):
@@ -242,7 +251,10 @@ def calls(node: ast.Call) -> Iterator[tuple[ast.AST, str]]:
     for i, keyword in enumerate(node.keywords):
         if keyword.arg and keyword.arg not in NO_MATTER:
             rest = node.keywords[:i] + node.keywords[i + 1 :]
-            yield ast.Call(node.func, node.args, rest), f"argument {keyword.arg} dropped"
+            said = (name, keyword.arg, ast.unparse(keyword.value))
+            same = keyword.arg == LAYOUT or said in DEFAULTS
+            why = f"argument {keyword.arg} dropped" + (" in vain" if same else "")
+            yield ast.Call(node.func, node.args, rest), why
 
 
 def is_text(node: ast.stmt) -> bool:
@@ -260,10 +272,12 @@ def is_table(node: ast.stmt) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     names = [t.id for t in targets if isinstance(t, ast.Name)]
     of_presets = any(n in TABLES or (n.startswith("_") and n.isupper()) for n in names)
-    hint = isinstance(getattr(node, "value", None), ast.Subscript | ast.BinOp) and any(
+    value = getattr(node, "value", None)
+    hint = isinstance(value, ast.Subscript | ast.BinOp) and any(
         n[:1].isupper() and not n.isupper() for n in names
     )
-    return of_presets or hint
+    variable = isinstance(value, ast.Call) and getattr(value.func, "id", "") == "TypeVar"
+    return of_presets or hint or variable
 
 
 def is_dictionary(node: ast.stmt) -> bool:

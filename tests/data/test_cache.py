@@ -48,6 +48,18 @@ def test_second_load_maps_what_the_first_decoded(
     assert not list((own_cache / "decoded").glob("*.making"))
 
 
+def test_an_entry_of_the_first_version_is_still_good(
+    make_batches: Callable[..., Path], no_decoding: Callable[[], None], own_cache: Path
+) -> None:
+    """Whoever raises the version has all caches made again; change this test only then."""
+    root = make_batches()
+    load("cifar10", root)
+    path = only_entry(own_cache) / "entry.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
+    no_decoding()
+    assert isinstance(load("cifar10", root).train_images, np.memmap)
+
+
 def test_stored_fingerprint_is_that_of_the_arrays(make_batches: Callable[..., Path]) -> None:
     from ocil.data.dataset import fingerprint
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -14,11 +15,11 @@ import pytest
 
 from ocil import data
 from ocil.commands.data import overview
-from ocil.data import archive, arrays, cache, imagenet, own, pictures
+from ocil.data import archive, arrays, cache, cifar, download, imagenet, own, pictures
 from ocil.data.check import check
 from ocil.data.find import Found
 from ocil.data.reader import Damage
-from ocil.data.sources import SOURCES
+from ocil.data.sources import SOURCES, SourceFile
 from ocil.errors import OcilError
 
 
@@ -81,6 +82,17 @@ def test_pictures_to_test_on_take_the_size_of_those_to_learn(tmp_path: Path) -> 
 def test_no_picture_at_all_is_refused_also_where_bad_ones_are_passed_over() -> None:
     with pytest.raises(OcilError, match="None of 2 pictures"):
         pictures.decode_all(["a", "b"], lambda i: b"no picture", bad="skip")
+
+
+def test_pictures_may_take_as_many_bytes_as_are_held_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pictures, "MAX_BYTES", 2 * 8 * 8)
+    grey = png(mode="L")
+    found, _ = pictures.decode_all(["a", "b"], lambda i: grey)
+    assert found.shape == (2, 1, 8, 8)
+    with pytest.raises(OcilError, match="3 pictures of 8x8 pixels take 192 bytes, at most 128"):
+        pictures.decode_all(["a", "b", "c"], lambda i: grey)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -198,6 +210,12 @@ def test_pictures_are_in_order_of_their_class_first() -> None:
     assert [name[-6:] for name, _ in found] == ["x.JPEG", "y.JPEG", "z.JPEG"]
 
 
+def test_labels_are_in_the_order_of_the_ids_of_the_classes() -> None:
+    ids = [f"n{i:02d}" for i in range(50)]
+    layout = imagenet._Layout(Names(*(f"train/{i}/images/x.JPEG" for i in reversed(ids))))
+    assert layout.ids == {name: label for label, name in enumerate(ids)}
+
+
 def test_rows_and_columns_of_a_picture_keep_their_places() -> None:
     from PIL import Image
 
@@ -206,3 +224,50 @@ def test_rows_and_columns_of_a_picture_keep_their_places() -> None:
     Image.fromarray(pixels).save(stream, "PNG")
     found = pictures.decode_exact(stream.getvalue(), (3, 2, 3), "a picture")
     assert np.array_equal(found, pixels.transpose(2, 0, 1))
+
+
+def test_a_batch_of_no_images_is_damaged(batch: Callable[..., bytes]) -> None:
+    empty = batch(0, data=np.zeros((0, 3072), np.uint8), labels=[])
+    with pytest.raises(Damage, match="it holds 0 images, expected 1 to 10"):
+        cifar._read_batch(SOURCES["cifar10"], empty, 10)
+
+
+def test_no_more_is_taken_from_a_server_than_the_file_has() -> None:
+    file = SourceFile("a", ("http://a",), 10, md5="0" * 32)
+    stream = io.BytesIO()
+    transfer = download._Transfer(file, Path("a"), None, 1.0)
+    transfer._copy(io.BytesIO(bytes(1000)), stream, 4)
+    assert len(stream.getvalue()) == 6
+
+
+def test_what_a_mac_adds_to_a_folder_is_no_class(tmp_path: Path) -> None:
+    for name in ("cat/1", "cat/2", "dog/1", "dog/2", "__MACOSX/cat/1", ".cache/1"):
+        path = tmp_path / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png())
+    assert own.read_own(tmp_path)["train"].labels == ["cat", "cat", "dog", "dog"]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_check_of_a_file_that_is_packed_otherwise_asks_for_its_content(
+    make_idx: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    one = SOURCES["mnist"].files[0].unpacked_md5
+    monkeypatch.setattr("ocil.data.check._unpacked_md5", lambda _: one if readable else None)
+    found = {f.what: f for f in check("mnist", make_idx()).findings if "ubyte" in f.what}
+    same = {name for name, finding in found.items() if finding.ok}
+    assert len(same) == readable
+    assert all("content as published" in found[name].detail for name in same)
+    assert all(("not readable" in f.detail) == (not readable) for f in found.values())
+
+
+def test_an_archive_may_unpack_to_the_limit_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_TAR_BYTES", 10)
+    assert archive._Limited(io.BytesIO(bytes(10))).read() == bytes(10)
+    with pytest.raises(Damage, match="more than 10 bytes"):
+        archive._Limited(io.BytesIO(bytes(11))).read()
+
+
+def test_a_pickle_of_a_list_is_no_batch() -> None:
+    with pytest.raises(Damage, match="it is not a dictionary"):
+        cifar.read_plain_pickle(pickle.dumps([1, 2]))

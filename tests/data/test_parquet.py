@@ -102,6 +102,15 @@ def test_other_columns(make: Callable[..., Path]) -> None:
         load("cifar10", make(("picture", "label")))
 
 
+@pytest.mark.parametrize("item", ["a.png", {"path": "a.png"}, {"bytes": "text"}, [1, 2]])
+def test_a_column_without_bytes(make: Callable[..., Path], item: Any) -> None:
+    root = make()
+    table = pa.table({"image": [item] * 10, "label": list(range(10))})
+    pq.write_table(table, root / "cifar10" / "test.parquet")
+    with pytest.raises(OcilError, match="its column image holds no bytes"):
+        load("cifar10", root)
+
+
 def test_too_many_rows(make: Callable[..., Path], image: Callable[..., bytes]) -> None:
     root = make()
     one = image(pixels(1)[0])

@@ -120,6 +120,19 @@ def test_candidates_and_points_of_the_memory_are_disjoint_and_balanced(
         assert max(spread.values()) - min(spread.values()) <= 1
 
 
+def test_of_equal_candidates_those_drawn_first_are_replayed(
+    aser: Callable[..., Aser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one class in memory and stream all are worth the same."""
+    mine = aser(memory=80, candidates=40, replay=5, shape=(4,), net="identity")
+    mine.add_classes(torch.tensor([0]))
+    x = torch.randn(80, 4, generator=torch.Generator().manual_seed(0))
+    mine.memory.write(range(80), x, torch.zeros(80, dtype=torch.int64))
+    seen = spied(mine, monkeypatch)
+    old = mine.adversaries(Batch(x[:3], torch.zeros(3, dtype=torch.int64)))
+    assert torch.equal(old["x"], seen[0][0][:5])
+
+
 def test_those_in_the_way_of_the_stream_come_first(aser: Callable[..., Aser]) -> None:
     """Of class 0 some lie where the stream's images of class 1 are, nearer than class 1 itself."""
     mine = aser(memory=40, candidates=20, replay=2, shape=(4,), net="identity", score="adversarial")

@@ -160,6 +160,9 @@ def test_the_head_that_is_read_is_the_last_of_many_classifiers(learner: Make) ->
     x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     found = ac.scores(x, "head")
     torch.testing.assert_close(found, ac.model.eval()(x))
+    corrected = ac.corrected(ac.features(x), "live")
+    assert len(corrected) > 2
+    torch.testing.assert_close(ac.scores(x, "corrected"), corrected[-1])
 
 
 def test_the_initial_weights_follow_the_generator_alone(learner: Make) -> None:

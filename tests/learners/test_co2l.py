@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -160,6 +161,32 @@ def test_as_many_views_as_epochs_are_all_different(learner: Make, batches: Batch
         assert len({tuple(z.flatten().tolist()) for z in inputs}) == distinct
         assert torch.equal(inputs[3], inputs[3 % views])  # they take turns
         assert co2l.backbone_images == 5 * views
+
+
+def test_a_view_that_is_not_used_again_is_not_held(learner: Make, batches: Batches) -> None:
+    for views, held in ((3, True), (4, False)):
+        co2l = learner("co2l", linear_epochs=4, linear_views=views)
+        inputs = co2l.linear_inputs(co2l.model, batches(1)[0].x)
+        first = weakref.ref(next(inputs))
+        next(inputs)
+        assert (first() is not None) == held
+
+
+def test_the_rate_of_the_classifier_falls_at_three_shares_of_its_epochs(
+    learner: Make, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    step = torch.optim.SGD.step
+
+    def noted(self: torch.optim.SGD) -> None:
+        rates.append(self.param_groups[0]["lr"])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noted)
+    co2l, batch = learner("co2l", linear_epochs=20, linear_lr=1.0), batches(1)[0]
+    co2l.add_classes(batch.y)
+    co2l.fit_head(co2l.model, batch.x, batch.y)
+    assert rates == pytest.approx([1.0] * 12 + [0.2] * 3 + [0.04] * 3 + [0.008] * 2)
 
 
 @pytest.mark.parametrize("before_end", [True, False])

@@ -63,6 +63,15 @@ def test_prototypes_move_by_the_embeddings_from_before_the_step(cope, batches: B
         assert one.evolution.prototypes[c].norm() < 1  # not brought back to unit length
 
 
+def test_a_prototype_moves_to_the_mean_of_its_class_be_it_a_single_point(cope, batches: Batches):
+    one = fed(cope(), batches(1))
+    z = torch.randn(3, one.evolution.prototypes.shape[1])
+    before = one.evolution.prototypes.clone()
+    one.evolution.move(z, torch.tensor([0, 1, 1]), 0.75)
+    torch.testing.assert_close(one.evolution.prototypes[0], 0.75 * before[0] + 0.25 * z[0])
+    torch.testing.assert_close(one.evolution.prototypes[1], 0.75 * before[1] + 0.25 * z[1:].mean(0))
+
+
 def test_a_class_not_in_the_step_keeps_its_prototype(cope, batches: Batches):
     one = fed(cope(replay=0), batches(3))
     before = one.evolution.prototypes.clone()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from ocil import checks
+from ocil import Classifier, checks, losses
+from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.learner import Learner
 from ocil.learners.replay import as_float
@@ -122,3 +123,34 @@ def test_mose_takes_batches_without_a_task_for_a_task_of_their_own(
     assert mose.progress.current == [2, 3]
     mose.learn(replace(first[0], task=None))
     assert mose.progress.current == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "method", ["bic", "bic-ac", "co2l", "geodl", "gsa", "mose", "ocm", "onpro", "sbs"]
+)
+def test_a_stream_of_ones_own_is_refused_by_methods_that_need_tasks(method: str) -> None:
+    x, y = torch.zeros(4, 1, 8, 8, dtype=torch.uint8).numpy(), [0, 1, 0, 1]
+    model = Classifier(method, width=4, batch=4, net="mlp")
+    with pytest.raises(OcilError, match="has to be told where a task ends"):
+        model.partial_fit(x, y)
+
+
+def test_every_shallower_expert_of_mose_teaches(learner: Make, batches: Batches) -> None:
+    shape = (3, 16, 16)
+    mose: Any = learner("mose", shape, net="resnet18", width=2)
+    batch = batches(1, shape)[0]
+    mose.add_classes(batch.y)
+    mose.progress.current = [0, 1]
+    part, report = (as_float(batch.x), batch.y), {}
+    mose.loss(part, (part[0][:0], part[1][:0]), report)
+    *teachers, last = mose.model.stages(part[0])
+    gaps = [losses.reverse_distillation(mose.model.adapt(last), h) for h in teachers]
+    assert len(gaps) == 3
+    torch.testing.assert_close(report["reverse"], gaps[0] + gaps[1] + gaps[2])
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_a_read_out_by_class_means_says_that_it_needs_the_memory(method: str) -> None:
+    readouts = checks.make(registry.get(method)).learner.readouts()
+    for name, readout in readouts.items():
+        assert readout.needs_memory == name.endswith("mean"), name

@@ -102,11 +102,12 @@ def by_hand(gsa: Gsa, batch: Batch, weights: list[float]) -> float:
     return 2 * mix + new
 
 
-def test_the_loss_of_a_warm_up_batch_has_equal_weights(gsa, batches: Batches):
-    stream = batches(4)
-    one = fed(gsa(warmup=2), stream[:3])  # the fourth batch begins a task
-    wanted = by_hand(one, stream[3], [1.0] * 4)
-    assert float(one.learn(stream[3])["loss"]) == pytest.approx(wanted, rel=1e-4)
+@pytest.mark.parametrize("place", [3, 4])  # the fourth batch begins a task
+def test_the_loss_of_a_warm_up_batch_has_equal_weights(gsa, batches: Batches, place: int):
+    *before, batch = batches(place + 1)
+    one = fed(gsa(warmup=2), before)
+    wanted = by_hand(one, batch, [1.0] * 4)
+    assert float(one.learn(batch)["loss"]) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_later_every_class_has_the_weight_of_its_gradients(gsa, batches: Batches):

@@ -39,6 +39,17 @@ def test_the_gradient_steps_of_the_record_are_those_taken(preset, extra):
     assert len(taken) == 7 * session.learner.gradient_steps
 
 
+def test_a_look_inside_measures_what_the_memory_holds():
+    session = checks.make(Otc, memory=90)
+    checks.feed(session, checks.TWO_TASKS, batches=4)  # 48 images: it has room left
+    learner, mixtures = session.learner, session.learner.mixtures
+    told = learner.diagnose(checks.images([0, 1]), torch.tensor([0, 1]))
+    kept = learner.memory.read(range(48))
+    wanted = mixtures.own_class_distances(learner.encode_latent(kept["x"]), kept["y"])
+    found = told["own_class_distance"]["replayed"]
+    assert [found["components"], found["single"]] == pytest.approx(wanted.tolist(), abs=2e-6)
+
+
 @pytest.mark.parametrize("preset", ["default", "paper", "paper-literal"])
 def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     session = checks.make(Otc, **Otc.presets[preset])
@@ -62,6 +73,17 @@ def test_every_preset_resumes_to_the_same_bits(preset):
     for session in (first, second):
         checks.feed(session, [(2, 0)], batches=6)
     assert first.state().sha256() == second.state().sha256()
+
+
+def test_drift_is_measured_from_the_moment_before_new_classes_came():
+    session = checks.make(Otc)
+    checks.feed(session, [(0, 1)])
+    inside, store = session.learner.inside, session.learner.mixtures.store
+    before = [store[name].clone() for name in ("mu", "var", "log_pi")]
+    checks.go_on(session, 1, (2, 3), range(4))
+    for noted, was in zip(inside.before, before, strict=True):
+        assert torch.equal(noted, was)
+    assert len(inside.describe({})["drift"]) == 2
 
 
 def test_features_that_never_change_are_looked_into_as_well():

@@ -199,6 +199,13 @@ def test_what_the_objectives_of_em_are():
     assert (step.mover.passes, step.mover.stepwise, step.window) == (1, True, 16)
 
 
+@pytest.mark.parametrize(("net", "points"), [({}, 16), ({"net": "identity", "ema": 0.0}, 64)])
+def test_a_class_has_all_components_from_16_points_or_a_queue_on(net: dict, points: int):
+    assert checks.make(Otc, **net).learner.mixtures.settings.seed_points == points
+    other = checks.make(Otc, **net | {"start.points": 20})
+    assert other.learner.mixtures.settings.seed_points == 20
+
+
 def test_settings_that_contradict_each_other():
     with pytest.raises(OcilError, match="refresh moves all mixtures"):
         OtcSettings(objective="task-em", refresh=True)

@@ -11,7 +11,7 @@ import torch
 
 from ocil.errors import OcilError
 from ocil.learners.learner import Learner
-from ocil.learners.sbs import MAX_COMPARED, Sbs
+from ocil.learners.sbs import Sbs
 from ocil.stream import Batch
 
 Make = Callable[..., Learner]
@@ -148,10 +148,10 @@ def test_new_slots_of_a_memory_with_room_stay(sbs: Callable[..., Sbs], batches: 
 
 
 def test_a_large_class_is_compared_in_part(sbs: Callable[..., Sbs]) -> None:
-    n = 2 * (3 * MAX_COMPARED)
+    n = 2 * (3 * 64)
     mine = filled(sbs(memory=n), [float(i // 2) for i in range(n)], [0] * n, tries=n)
     found = mine.extremes([0], task=0)[0]
-    assert len(found) == 2 * int(0.2 * MAX_COMPARED)
+    assert len(found) == 2 * int(0.2 * 64)
 
 
 def test_a_new_image_starts_with_its_first_look(sbs: Callable[..., Sbs], batches: Batches) -> None:

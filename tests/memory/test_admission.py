@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ocil.memory import Memory
-from ocil.memory.admission import admit_closest, by_centroids, in_order
+from ocil.memory import Memory, policies
+from ocil.memory.admission import admit_closest, by_centroids, choose, in_order
 
 
 def memory_of(labels: list[int], capacity: int) -> Memory:
@@ -64,3 +64,20 @@ def test_every_centroid_gets_its_turn_where_few_items_enter():
     """With one slot a batch the memory must not hold the neighbours of one centroid only."""
     first = [by_centroids([[0, 1], [1, 0]], [3, 3], start)[0] for start in range(4)]
     assert first == [0, 1, 0, 1]
+
+
+def test_a_component_takes_its_turn_with_the_items_it_is_closest_to():
+    """Three items at component 1, one at component 0; a full memory has one place for one."""
+    first: dict[int, set[int]] = {0: set(), 1: set()}
+    for seed in range(200):
+        draw = {name: torch.Generator().manual_seed(seed) for name in ("memory", "method")}
+        memory = memory_of([0] * 4, capacity=4)
+        memory.seen = 12
+        twin = torch.Generator().manual_seed(seed)
+        slots = policies.reservoir(12, 4, 4, twin)
+        turn = int(torch.randint(2**31, (), generator=twin)) % 2
+        distances = [[9.0, 1.0], [9.0, 1.0], [9.0, 1.0], [1.0, 9.0]]
+        found = choose(memory, distances, [0] * 4, "components", "reservoir", draw)
+        if sum(slot >= 0 for slot in slots) == 1:
+            first[turn].add(next(i for i, slot in enumerate(found) if slot >= 0))
+    assert first == {0: {3}, 1: {0, 1, 2}}

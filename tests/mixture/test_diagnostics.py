@@ -134,3 +134,15 @@ def test_with_many_classes_not_every_new_one_costs_a_copy_of_all():
         told_by.new_classes(classes)
         copies.append(told_by.before is not before)
     assert sum(copies) == 2
+
+
+def test_the_quartiles_of_sigma_are_of_each_class_over_its_components() -> None:
+    mixtures = Mixtures(2, MixtureSettings(components=2), dtype=torch.float64)
+    mixtures.store.grow(3)
+    sigma = torch.tensor([[1.0, 2, 3, 4], [10, 20, 40, 50], [5, 5, 5, 5]]).double()
+    log_pi = torch.full((3, 2), 0.5).double().log()
+    mixtures.store.put(torch.arange(3), {"var": sigma.view(3, 2, 2).square(), "log_pi": log_pi})
+    numbers = diagnostics.describe(mixtures)
+    assert numbers["sigma_25"] == pytest.approx([1.75, 17.5, 5.0])
+    assert numbers["sigma_50"] == pytest.approx([2.5, 30.0, 5.0])
+    assert numbers["sigma_75"] == pytest.approx([3.25, 42.5, 5.0])

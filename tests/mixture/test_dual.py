@@ -198,6 +198,24 @@ def test_the_first_step_of_the_means_is_the_rate_in_units_of_the_rms_sigma() -> 
     torch.testing.assert_close((mixtures.mu - before).abs(), wanted, rtol=1e-3, atol=0)
 
 
+def test_where_a_class_lies_changes_nothing_but_its_place() -> None:
+    """The network sees points relative to the centre of their class."""
+    g = torch.Generator().manual_seed(0)
+    z, far = torch.randn(1, 9, 3, generator=g, dtype=torch.float64), 40.0
+    found = []
+    for shift in (0.0, far):
+        mixtures, g = placed(DUAL), torch.Generator().manual_seed(1)
+        zero = torch.tensor([0])
+        mixtures.store.put(zero, {"phi.w2": torch.ones(1, 6, dtype=torch.float64)})
+        mixtures.store["mu"][0] += shift
+        mask, floor = torch.ones(1, 9, dtype=torch.bool), torch.tensor(1e-6)
+        mover(mixtures).step(zero, zero, z + shift, mask, floor, g)
+        found.append(mixtures.store.state_dict())
+    found[0]["mu"] = found[0]["mu"] + far
+    for name in ("mu", "var", "log_pi", *dual.NETWORK):
+        torch.testing.assert_close(found[1][name], found[0][name])
+
+
 def test_the_network_climbs_as_torch_adam_does_over_several_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -96,3 +96,33 @@ def test_gumbel_variables_are_finite_at_both_ends_of_the_uniform_ones(
         torch, "rand", lambda shape, dtype, **_: torch.full(shape, drawn, dtype=dtype)
     )
     assert draw_gumbel((4,), torch.Generator(), torch.empty(0, dtype=dtype)).isfinite().all()
+
+
+@pytest.mark.parametrize(("weights", "better"), [([0.75, 0.25], False), ([0.25, 0.75], True)])
+def test_a_mixture_is_judged_by_the_clusters_that_its_weights_make(
+    weights: list[float], better: bool
+) -> None:
+    """Points at 5 lie between the components at 0 and 10.5, and go to the heavier of the two.
+
+    With those at 0 they make the best clusters there are, scatter 25; with those at 10.5 it is 48,
+    and k-means stays there.
+    """
+    z = torch.tensor([0.0, 0.0, 5.0, 5.0, *[10.5] * 8, 99.0]).view(1, 13, 1)
+    mask = torch.arange(13).view(1, 13) < 12  # the last place of the queue is empty
+    kernel = kmeans.gram(z, mask)
+    found = kmeans.partition(kernel, mask, torch.zeros(1, 1, 2, 13), spread=True)
+    assert found.sum(1).tolist() == [[1.0] * 12 + [0.0]]
+    mu, var = torch.tensor([[[0.0], [10.5]]]), torch.full((1, 2, 1), 4.0)
+    mixture = (mu, var, torch.tensor([weights]).log())
+    assert kmeans.clearly_better(found, kernel, z, mask, mixture).tolist() == [better]
+
+
+def test_the_gram_matrix_is_about_the_mean_of_the_valid_points_of_each_class() -> None:
+    z = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(0)) + 7
+    mask = torch.arange(5) < torch.tensor([[5], [3], [1]])
+    found = kmeans.gram(z, mask)
+    for points, valid, kernel in zip(z, mask, found, strict=True):
+        n = int(valid.sum())
+        centred = points[:n] - points[:n].mean(0)
+        torch.testing.assert_close(kernel[:n, :n], centred @ centred.T)
+        assert not kernel[n:].any() and not kernel[:, n:].any()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from ocil.errors import OcilError
 from ocil.mixture import store as grouping
 from ocil.mixture.store import ClassStore
 
@@ -46,3 +48,10 @@ def test_a_store_that_takes_up_fewer_rows_keeps_nothing_of_its_own() -> None:
     assert stores[1].size == 12
     assert (stores[1]["a"] == 7).all() and (stores[1]["b"] == 5).all()
     assert not stores[1]["count"].any()
+
+
+def test_a_state_whose_counts_are_one_number_is_refused() -> None:
+    store = ClassStore(torch.device("cpu"), torch.float32)
+    store.add("count", ())
+    with pytest.raises(OcilError, match="count"):
+        store.load_state_dict({"count": torch.tensor(3.0)})

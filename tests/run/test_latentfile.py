@@ -69,6 +69,19 @@ def test_variances_and_centroids_may_be_missing(tmp_path: Path) -> None:
     assert found.centroids.shape == (0, 4)
 
 
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [(16 << 20, "no whole file of latents"), ((16 << 20) + 1, "its header would have 16777217")],
+)
+def test_a_header_is_read_up_to_16_mb(tmp_path: Path, header: int, problem: str) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as stream:
+        stream.write(header.to_bytes(8, "little"))
+        stream.truncate(18 << 20)
+    with pytest.raises(OcilError, match=problem):
+        read(path)
+
+
 def changed(note: dict[str, Any] | None = None, **changes: Any) -> Callable[[], bytes]:
     """The bytes of a file with other arrays (None takes one out) and another note."""
     kept = {k: v for k, v in (arrays() | changes).items() if v is not None}
@@ -162,8 +175,11 @@ def test_a_centroid_may_weigh_nothing(tmp_path: Path) -> None:
     assert read(file).weights.tolist() == [1.0, 0.0, 1.0]
 
 
-def test_one_feature_is_enough(tmp_path: Path) -> None:
+def test_one_feature_vector_is_enough_and_so_is_one_dimension(tmp_path: Path) -> None:
     file, whole = tmp_path / "latents.safetensors", arrays()
     one = {"features": whole["features"][:1], "labels": whole["labels"][:1]}
     file.write_bytes(dump(content(**one)))
     assert read(file).features.shape == (1, 4)
+    narrow = {name: whole[name][:, :1] for name in ("features", "centroids", "variances")}
+    file.write_bytes(dump(content(**narrow)))
+    assert read(file).features.shape == (6, 1)

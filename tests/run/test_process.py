@@ -9,10 +9,14 @@ import sys
 import pytest
 import torch
 
+from ocil.run.process import set_threads
+
 # 48 MB is more than glibc ever keeps by itself: each such block is 12 000 page faults.
 FAULTS = """
 import resource
 import torch
+
+from ocil.run.process import set_threads
 from ocil.run.process import keep_freed_memory
 
 if {keep}:
@@ -47,3 +51,15 @@ def test_every_number_of_a_report_is_looked_at() -> None:
     sound = {"loss": torch.tensor(1.0), "reverse": torch.tensor(2.0)}
     assert fault(session, sound) == ""
     assert fault(session, sound | {"reverse": torch.tensor(math.nan)}) == "the reverse became nan"
+
+
+@pytest.mark.parametrize(("wanted", "count"), [(1, 1), (3, 3), ("auto", 5)])
+def test_as_many_threads_as_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, wanted: int | str, count: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    before = torch.get_num_threads()
+    try:
+        assert set_threads(wanted) == count == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)

@@ -212,3 +212,16 @@ def test_a_setting_younger_than_the_record_has_its_frozen_default(tmp_path: Path
     (tmp_path / "record.json").write_text(json.dumps(record))
     settings = read_record(tmp_path)["settings"]
     assert (settings["views"], settings["mixture_replay"]) == (1, "all")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "system", "told"),
+    [("Fast CPU", "x86", "Fast CPU"), ("", "x86", "x86"), ("", "", "arm64")],
+)
+def test_the_processor_is_named_as_well_as_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, system: str, told: str
+) -> None:
+    monkeypatch.setattr(records, "_kernel_says", lambda *_: kernel)
+    monkeypatch.setattr(records.platform, "processor", lambda: system)
+    monkeypatch.setattr(records.platform, "machine", lambda: "arm64")
+    assert records.processor() == told
