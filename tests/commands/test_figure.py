@@ -39,7 +39,7 @@ def test_every_kind_is_drawn_without_torch(run: Callable[..., Any], tmp_path: Pa
 def test_modality_prints_a_table_with_its_choices(
     ocil: Ocil, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modality, "FEWEST", 30)
+    monkeypatch.setattr(modality, "MIN_FEATURES", 30)
     monkeypatch.setattr(modality, "CUTS", 1)
     run("a", "otc", latents=True)
     out = tmp_path / "a.pdf"

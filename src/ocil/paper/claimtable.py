@@ -30,7 +30,7 @@ LEFT = ("claim", "in the paper", "verdict", "the paper's own tables", "setting",
         "studies")  # fmt: skip
 WORDS = ("confirmed", "refuted", "not settled")
 BARE = ("method", "metric", "readout")
-LARGEST = 700.0  # logarithm of a factor; beyond it a float overflows
+MAX_EXPONENT = 700.0  # logarithm of a factor; beyond it a float overflows
 Found = tuple[Claim, list[Finding]]
 
 
@@ -129,7 +129,7 @@ def _value(value: Any) -> str:
 def _number(finding: Finding, value: float) -> str:
     if finding.comparison.scale == "plain":
         return f"{value:+.2f}"
-    return f"× {math.exp(max(-LARGEST, min(value, LARGEST))):.3g}"
+    return f"× {math.exp(max(-MAX_EXPONENT, min(value, MAX_EXPONENT))):.3g}"
 
 
 def _studies(finding: Finding) -> str:

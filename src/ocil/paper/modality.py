@@ -46,7 +46,7 @@ DIMENSIONS = 16
 CUTS = 5
 FLOOR = 0.01  # added to variances, which are one on average
 STARTS = 3  # of EM, of which the likeliest counts
-FEWEST = 40  # points: a half must feed eight components
+MIN_FEATURES = 40  # points: a half must feed eight components
 
 FREEDOM = (0.5, 1.0, 2.0, 4.0, 16.0, 64.0)  # the last is close to a Gaussian
 ROUNDS = 60
@@ -88,13 +88,13 @@ def modalities(kept: Sequence[Kept], dims: int = DIMENSIONS) -> list[Modality]:
 
 
 def modality(latents: Latents, title: str, dims: int = DIMENSIONS) -> Modality:
-    """Of the features of one run; classes with fewer than `FEWEST` points are left out."""
+    """Of the features of one run; classes with fewer than `MIN_FEATURES` points are left out."""
     points, kept = principal(latents.features, dims)
     classes = [points[latents.labels == c] for c in np.unique(latents.labels)]
-    classes = [own for own in classes if len(own) >= FEWEST]
+    classes = [own for own in classes if len(own) >= MIN_FEATURES]
     if len(classes) < 2:
         raise OcilError(
-            f"{title}: modality needs two classes with {FEWEST} or more test features each; use a "
+            f"{title}: modality needs two classes with {MIN_FEATURES} or more test features each; use a "
             "data set with fewer classes."
         )
     within = np.concatenate([own - own.mean(0) for own in classes]).std(0)
