@@ -12,6 +12,8 @@ from ocil.text import plain
 
 _WORDS = {"true": True, "false": False}
 
+MAX_CHOICES = 28  # letters of a flag's choices in the first column of its help
+
 
 def read_flags(
     words: Sequence[str], fields: Fields, prog: str, rest: list[str] | None = None
@@ -97,9 +99,11 @@ def explain(
         for name, field in fields.items():
             flag = name.upper() if name in positional else f"--{name.replace('_', '-')}"
             kinds = [kind.upper() for kind in field.types if kind not in ("bool", "none", "tuple")]
-            takes = "|".join([*kinds, *field.choices])
+            takes, words = "|".join([*kinds, *field.choices]), ""
+            if len(takes) > MAX_CHOICES:  # the other column needs room to be read
+                takes, words = "WORD", f" One of {', '.join(field.choices)}."
             usual = "" if values.get(name) is None else f" [{plain(values[name], 60)}]"
             needs = "".join(f" With {k} {' or '.join(v)}." for k, v in field.only.items())
-            table.add_row(Text(f"{flag} {takes}"), Text(f"{field.help}{needs}{usual}"))
+            table.add_row(Text(f"{flag} {takes}"), Text(f"{field.help}{words}{needs}{usual}"))
         parts.append(table)
     return Group(*parts)

@@ -94,8 +94,8 @@ def modality(latents: Latents, title: str, dims: int = DIMENSIONS) -> Modality:
     classes = [own for own in classes if len(own) >= MIN_FEATURES]
     if len(classes) < 2:
         raise OcilError(
-            f"{title}: modality needs two classes with {MIN_FEATURES} or more test features each; use a "
-            "data set with fewer classes."
+            f"{title}: modality needs two classes with {MIN_FEATURES} or more test features each; "
+            "use a data set with fewer classes."
         )
     within = np.concatenate([own - own.mean(0) for own in classes]).std(0)
     scale = np.where(within > 1e-9 * within.max(), within, 1.0)
