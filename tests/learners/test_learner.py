@@ -431,3 +431,10 @@ def test_a_class_that_came_last_and_is_not_held_has_no_mean() -> None:
     assert means.shape == (4, 3)
     assert bool(means[2:].isinf().all()) and bool(means[:2].isfinite().all())
     assert mean_centroids(z, y, 4).classes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("method", "holding"), [("otc", {"memory"}), ("bic", {"memory", "held"})])
+def test_only_memories_hold_samples(learner: Make, method: str, holding: set[str]) -> None:
+    parts = learner(method).parts
+    assert {name for name, part in parts.items() if part.holds_samples} == holding
+    assert {"model", "optimizer", "average"} <= set(parts) - holding

@@ -72,3 +72,25 @@ def test_a_stepwise_update_takes_the_rate_of_the_new_points() -> None:
     assert float(found.mixture[0]) == pytest.approx(0.75 * 1 + 0.25 * 5)
     assert float(found.joined.mass) == pytest.approx(1)
     assert float(found.joined.var) == pytest.approx(0.75 * (3 + 1**2) + 0.25 * (1 + 5**2) - 2**2)
+
+
+def test_points_that_left_the_window_count_as_512_at_most() -> None:
+    draw = torch.Generator().manual_seed(0)
+    same = torch.randn(16, 2, generator=draw)  # a window of them: nothing drifts
+    m = Mixtures(2, MixtureSettings(components=1))
+    for _ in range(50):
+        m.update(same, torch.zeros(16, dtype=torch.int64), draw)
+    assert float(m.store["old_mass"].sum()) == pytest.approx(512.0)
+
+
+def test_a_window_may_be_as_long_as_its_queue_and_no_longer() -> None:
+    made = Mixtures(2, MixtureSettings(window=window.WindowSettings(points=64, queue=64)))
+    assert (made.window, made.length) == (64, 64)
+    with pytest.raises(OcilError, match="at most the queue, 64 points"):
+        MixtureSettings(window=window.WindowSettings(points=65, queue=64))
+
+
+def test_a_class_without_points_has_unit_variances() -> None:
+    m = Mixtures(3, MixtureSettings())
+    m.store.grow(2)
+    assert torch.equal(m.store["var"], torch.ones(2, 4, 3))
