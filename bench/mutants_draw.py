@@ -3,9 +3,9 @@
 A fault replaces the text of one node of the syntax tree; the rest of the file stays as it is. Left
 out by rule, because no behaviour that is promised depends on them: texts (messages, docstrings,
 names), type hints, `assert`, `raise` but for dropping it whole, calls to a logger, `__repr__`,
-tuned values in presets and defaults, guards below 1e-5, how JSON is indented, and arguments that
-only cost or save time; nor does it count to swap arguments that are alike, or to drop one that says
-what holds without it.
+tuned values in presets and defaults, guards below 1e-5, how JSON is indented, defaults that
+the function never reads, and arguments that only cost or save time; nor does it count to swap
+arguments that are alike, or to drop one that says what holds without it.
 """
 
 from __future__ import annotations
@@ -141,8 +141,11 @@ class Drawer:
         self.inside = before or isinstance(node, FUNCTIONS)
         if isinstance(node, FUNCTIONS):
             self.span = (node.lineno, node.body[0].lineno)
-            for value in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
+            read = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+            for name, value in defaults(node.args):
+                self.table = name not in read
                 yield from self.expression(value)
+            self.table = False
         yield from self.block(node.body)
         self.inside, self.settings = before, False
 
@@ -255,6 +258,14 @@ def calls(node: ast.Call) -> Iterator[tuple[ast.AST, str]]:
             same = keyword.arg == LAYOUT or said in DEFAULTS
             why = f"argument {keyword.arg} dropped" + (" in vain" if same else "")
             yield ast.Call(node.func, node.args, rest), why
+
+
+def defaults(given: ast.arguments) -> list[tuple[str, ast.expr]]:
+    """The parameters that have a default, and what it is."""
+    places = [*given.posonlyargs, *given.args][::-1]
+    pairs = [*zip(places, given.defaults[::-1], strict=False)][::-1]
+    pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
+    return [(place.arg, value) for place, value in pairs]
 
 
 def is_text(node: ast.stmt) -> bool:

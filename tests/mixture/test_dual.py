@@ -305,6 +305,7 @@ def test_variances_stay_above_the_floor(objective: str, grown: bool) -> None:
     assert mixtures.pooled_variance.tolist() == pytest.approx([0.01] * 4, rel=0.25)
     least = 0.05 * float(mixtures.pooled_variance.mean())
     assert float(mixtures.var.min()) >= 0.999 * least
+    assert mixtures.store["least"].tolist() == pytest.approx([least] * 2)
 
 
 def test_a_class_that_collapses_to_a_point_keeps_the_numbers_finite() -> None:
