@@ -11,7 +11,7 @@ from ocil.learners.otc import Otc
 from ocil.mixture import distances
 
 
-@pytest.mark.parametrize("preset", ["paper", "paper-literal"])
+@pytest.mark.parametrize("preset", ["paper", "paper-literal-0.1"])
 def test_the_papers_presets_learn(preset):
     session = checks.make(Otc, **Otc.presets[preset] | {"lr": 5e-3})
     checks.feed(session, checks.TWO_TASKS, batches=60)
@@ -50,7 +50,7 @@ def test_a_look_inside_measures_what_the_memory_holds():
     assert [found["components"], found["single"]] == pytest.approx(wanted.tolist(), abs=2e-6)
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "paper-literal"])
+@pytest.mark.parametrize("preset", ["default", "paper", "paper-literal-0.1"])
 def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     session = checks.make(Otc, **Otc.presets[preset])
     checks.feed(session, checks.TWO_TASKS, batches=8)
@@ -63,7 +63,7 @@ def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     assert session.state().sha256() == before
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "paper-literal"])
+@pytest.mark.parametrize("preset", ["default", "paper", "paper-literal-0.1"])
 def test_every_preset_resumes_to_the_same_bits(preset):
     first, second = (checks.make(Otc, **Otc.presets[preset]) for _ in range(2))
     checks.feed(first, [(0, 1)], batches=10)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from ocil.fields import from_mapping
-from ocil.mixture import Mixtures, MixtureSettings, dual
-from ocil.mixture.dual import Dual, Sample, draw, sample_mixture
+from ocil.mixture import Mixtures, MixtureSettings, objectives
+from ocil.mixture.dual import BETAS, NETWORK, Dual
+from ocil.mixture.objectives import Sample, draw, sample_mixture
 
 GIVEN = {
     "objective": "dual", "components": 2, "window.queue": 16, "start.points": 8,
@@ -51,7 +52,7 @@ def test_dual_is_the_printed_formula(cost: str) -> None:
     z, mask, values, network = problem()
     s = made(dual__cost=cost, dual__eps=0.4).dual
     sample = sampled(*values)
-    mine = dual.dual_loss(sample, z, mask, network, s)
+    mine = objectives.dual_loss(sample, z, mask, network, s)
     for c, n in ((0, 5), (1, 3)):
         w1, b1, w2 = (part[c] for part in network)
         phi = torch.nn.functional.softplus(z[c, :n] @ w1 + b1) @ w2
@@ -68,7 +69,7 @@ def test_dual_gradients_by_finite_differences() -> None:
     leaves = [v.requires_grad_() for v in (*values, *network)]
     s = made(dual__cost="euclidean").dual  # the Mahalanobis cost detaches its variance on purpose
     torch.autograd.gradcheck(
-        lambda a, b, c, *w: dual.dual_loss(sampled(a, b, c), z, mask, list(w), s), leaves
+        lambda a, b, c, *w: objectives.dual_loss(sampled(a, b, c), z, mask, list(w), s), leaves
     )
 
 
@@ -76,8 +77,8 @@ def test_one_to_one_pairs_do_not_see_the_network() -> None:
     z, mask, values, network = problem()
     s = made(dual__pairing="one").dual
     sample = sampled(*values)
-    first = dual.dual_loss(sample, z, mask, network, s)
-    assert torch.equal(first, dual.dual_loss(sample, z, mask, [], s))
+    first = objectives.dual_loss(sample, z, mask, network, s)
+    assert torch.equal(first, objectives.dual_loss(sample, z, mask, [], s))
     gap = ((sample.points - z).square() / sample.var).mean(-1)
     assert float(first[1]) == pytest.approx(float(gap[1, :3].mean()))
 
@@ -88,19 +89,19 @@ def test_ascent_raises_the_dual_towards_sinkhorn() -> None:
     z, mask, values, _ = problem()
     sample, s = sampled(*values), made(dual__rate_phi=0.05).dual
     weights = uniform_log_weights(mask, z.dtype)
-    best = sinkhorn(dual.pair_cost(sample, z, s), weights, weights, s.eps, 500).value
+    best = sinkhorn(objectives.pair_cost(sample, z, s), weights, weights, s.eps, 500).value
     g = torch.Generator().manual_seed(2)
     network = [torch.randn(2, 3, 32, generator=g, dtype=z.dtype)] + [
         torch.zeros(2, 32, dtype=z.dtype) for _ in range(2)
     ]
     network = [w.requires_grad_() for w in network]
-    start = dual.dual_loss(sample, z, mask, network, s).detach()
+    start = objectives.dual_loss(sample, z, mask, network, s).detach()
     optimiser = torch.optim.Adam(network, lr=0.02, maximize=True)
     for _ in range(600):
         optimiser.zero_grad()
-        dual.dual_loss(sample, z, mask, network, s).sum().backward()
+        objectives.dual_loss(sample, z, mask, network, s).sum().backward()
         optimiser.step()
-    end = dual.dual_loss(sample, z, mask, network, s).detach()
+    end = objectives.dual_loss(sample, z, mask, network, s).detach()
     assert bool((end <= best + 1e-9).all()) and bool((end > start).all())
     assert torch.allclose(end, best, atol=0.02)
 
@@ -126,9 +127,9 @@ def test_debiased_is_the_cross_cost_less_half_of_the_own(
 ) -> None:
     z, mask, values, _ = problem()
     s = made(objective="debiased", dual__cost=cost, dual__eps=0.8).dual
-    monkeypatch.setattr(dual, "PLAN_STEPS", 500)
+    monkeypatch.setattr(objectives, "PLAN_STEPS", 500)
     first, second = sampled(*values, count=4), sampled(*(v + 0.1 for v in values), count=4)
-    mine = dual.debiased_loss(first, second, z, mask, s)
+    mine = objectives.debiased_loss(first, second, z, mask, s)
 
     def costs(c: int, points: torch.Tensor) -> list[list[float]]:
         weight = first.var[c] if cost == "mahalanobis" else torch.ones_like(first.var[c])
@@ -143,7 +144,7 @@ def test_debiased_is_the_cross_cost_less_half_of_the_own(
 
 def test_nll_matches_torch_distributions() -> None:
     z, mask, (mu, log_sigma, logits), _ = problem()
-    mine = dual.nll_loss(mu, log_sigma.exp(), logits.log_softmax(-1), z, mask)
+    mine = objectives.nll_loss(mu, log_sigma.exp(), logits.log_softmax(-1), z, mask)
     normal = torch.distributions.Normal(mu.unsqueeze(1), log_sigma.exp().unsqueeze(1))
     joint = normal.log_prob(z.unsqueeze(2)).sum(-1) + logits.log_softmax(-1).unsqueeze(1)
     expected = -(joint.logsumexp(-1) * mask).sum(-1) / mask.sum(-1) / 3
@@ -157,13 +158,13 @@ def test_adam_by_hand_is_torch_adam_per_class() -> None:
     g = torch.Generator().manual_seed(3)
     values = torch.zeros(2, 2, 3)
     theirs = [torch.zeros(2, 3, requires_grad=True) for _ in range(2)]
-    optimisers = [torch.optim.Adam([t], lr=0.1, betas=dual.BETAS) for t in theirs]
+    optimisers = [torch.optim.Adam([t], lr=0.1, betas=BETAS) for t in theirs]
     counts = [0, 0]
     for turn in range(6):
         rows = torch.tensor([0, 1] if turn % 2 == 0 else [0])
         grad = torch.randn(len(rows), 2, 3, generator=g)
         steps = torch.tensor([counts[int(r)] for r in rows])
-        adam = mover(mixtures).adam
+        adam = mover(mixtures).descend
         values[rows] = adam(rows, ("d.mu",), [values[rows]], [grad], [0.1], steps)[0]
         for i, row in enumerate(rows.tolist()):
             theirs[row].grad = grad[i].clone()
@@ -212,7 +213,7 @@ def test_where_a_class_lies_changes_nothing_but_its_place() -> None:
         mover(mixtures).step(zero, zero, z + shift, mask, floor, g)
         found.append(mixtures.store.state_dict())
     found[0]["mu"] = found[0]["mu"] + far
-    for name in ("mu", "var", "log_pi", *dual.NETWORK):
+    for name in ("mu", "var", "log_pi", *NETWORK):
         torch.testing.assert_close(found[1][name], found[0][name])
 
 
@@ -221,26 +222,26 @@ def test_the_network_climbs_as_torch_adam_does_over_several_updates(
 ) -> None:
     mixtures, g = placed(DUAL), torch.Generator().manual_seed(0)
     mixtures.store.put(torch.tensor([0]), {"phi.w2": torch.ones(1, 6, dtype=torch.float64)})
-    theirs = [mixtures.store[name][:1].clone().requires_grad_() for name in dual.NETWORK]
-    adam = torch.optim.Adam(theirs, lr=DUAL.dual.rate_phi, betas=dual.BETAS)
-    real, steps = Dual.adam, []
+    theirs = [mixtures.store[name][:1].clone().requires_grad_() for name in NETWORK]
+    adam = torch.optim.Adam(theirs, lr=DUAL.dual.rate_phi, betas=BETAS)
+    real, steps = Dual.descend, []
 
     def moved(self, rows, names, values, grads, rates, count):
-        if names == dual.NETWORK:
+        if names == NETWORK:
             for p, grad in zip(theirs, grads, strict=True):
                 p.grad = grad.clone()
             adam.step()
             steps.append(1)
         return real(self, rows, names, values, grads, rates, count)
 
-    monkeypatch.setattr(Dual, "adam", moved)
+    monkeypatch.setattr(Dual, "descend", moved)
     z = torch.randn(1, 9, 3, generator=g, dtype=torch.float64)
     for update in range(3):
         rows, so_far = torch.tensor([0]), torch.tensor([update])
         mask, floor = torch.ones(1, 9, dtype=torch.bool), torch.tensor(1e-6)
         mover(mixtures).step(rows, so_far, z, mask, floor, g)
     assert len(steps) == 3 * DUAL.dual.ascents
-    for name, p in zip(dual.NETWORK, theirs, strict=True):
+    for name, p in zip(NETWORK, theirs, strict=True):
         torch.testing.assert_close(mixtures.store[name][:1], p.detach())
 
 
@@ -271,11 +272,11 @@ def test_every_class_has_the_samples_asked_for() -> None:
     z, mask, values, network = problem()
     s = made(dual__samples=7).dual
     sample = sampled(*values, count=7)
-    both = dual.dual_loss(sample, z, mask, network, s)
+    both = objectives.dual_loss(sample, z, mask, network, s)
     few = int(mask[1].sum())
     assert few < mask.shape[1]
     one = type(sample)(*(part[1:] for part in sample))
-    alone = dual.dual_loss(one, z[1:, :few], mask[1:, :few], [w[1:] for w in network], s)
+    alone = objectives.dual_loss(one, z[1:, :few], mask[1:, :few], [w[1:] for w in network], s)
     torch.testing.assert_close(both[1:], alone)
 
 

@@ -17,10 +17,9 @@ id; only two options (objective task-em, refresh) ask to be told where a task en
 | theta_bar   | average.model            | averaged weights: the mixtures' latent space  |
 | K           | settings.components      | centroids a class                             |
 | mu, sigma^2 | mixtures.mu, .var        | centroids and variances (C, K, d)             |
-| tau         | settings.tau             | temperature of Dynamic Preservation           |
 
-Ours by default: cross-entropy and Dynamic Preservation share one pass (`fused`: step 2 is part of
-step 0), and the mixtures see un-augmented images through the averaged weights in eval mode.
+Preset `paper` is this to the letter (docs/paper.md). Ours by default: step 2 is part of step 0
+(`fused`), another objective moves the mixtures, and they describe the averaged weights.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ocil import losses, nets
 from ocil.learners import otc_fits, otc_readouts
 from ocil.learners.learner import Report
 from ocil.learners.model import Model
-from ocil.learners.otc_settings import PRESETS, OtcSettings
+from ocil.learners.otc_settings import PRESETS, TITLE, OtcSettings
 from ocil.learners.readouts import Centroids, Readout
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import admission, policies
@@ -48,7 +47,7 @@ from ocil.stream import Batch
 class Otc(ReplayLearner[OtcSettings]):
     method = "otc"
     title = "Mixtures cultivated by optimal transport"
-    paper = "Tran et al., An Optimal Transport-driven Approach for Cultivating Latent Space"
+    paper = f"Tran et al., {TITLE}"
     year = 2026
     needs_memory = True
     memory_policy = "centroids, which choose as many as a reservoir admits"
@@ -82,15 +81,16 @@ class Otc(ReplayLearner[OtcSettings]):
         x, y = batch.x, batch.y
         if s.schedule == "steps":
             self.drop_lr(batch, (0.7, 0.9))
-        for _ in range(s.updates):  # step 0
-            x, y = self.with_replay(batch)
+        for update in range(s.updates):  # step 0
+            if s.redraw or not update:
+                x, y = self.with_replay(batch)
             shown, labels = self.augment_views(x, y, fresh, s.views)
             loss = self.joint_loss(shown, labels, len(labels) - fresh * s.views, report)
             report["loss"] = self.optimizer_step(loss)
         z = self.mmot(x, y, fresh)  # step 1
         if self.preserves_apart:  # step 2
             self.backbone_images += len(x)
-            features = F.normalize(self.model.net(self.augmented(x)), dim=1)
+            features = self.model.net(self.augmented(x))
             self.optimizer_step(s.preserve * self.preservation(features, y))
         self.fill_memory(batch, z[len(z) - fresh :])  # step 3
         return report
@@ -110,17 +110,17 @@ class Otc(ReplayLearner[OtcSettings]):
                 teacher = self.average.model(x)
             loss = loss + s.distill * losses.distillation(logits, teacher, 4.0)
         if s.fused and s.preserve:
-            pulled = self.preservation(F.normalize(features, dim=1), y)
+            pulled = self.preservation(features, y)
             report["preservation"] = pulled.detach()
             loss = loss + s.preserve * pulled
         return loss
 
-    def preservation(self, z: Tensor, y: Tensor) -> Tensor:
-        """Dynamic Preservation of unit features z (n, d); 0 while there are no centroids."""
-        if len(self.mixtures) < self.classes:
-            self.mixtures.store.grow(self.classes)
-        mu, s = F.normalize(self.mixtures.mu, dim=2), self.settings
-        return losses.preservation_loss(z, y, mu, self.mixtures.active, s.tau, s.preserve_form)
+    def preservation(self, features: Tensor, y: Tensor) -> Tensor:
+        """Dynamic Preservation of features (n, d); 0 while there are no centroids."""
+        s, z, m = self.settings, self.scaled(features), self.mixtures
+        m.store.grow(self.classes)
+        how = s.tau, s.preserve_form, self.generators["method"]
+        return losses.preservation_loss(z, y, m.mu, m.active, *how)
 
     @torch.no_grad()
     def mmot(self, x: Tensor, y: Tensor, fresh: int) -> Tensor:
@@ -145,9 +145,9 @@ class Otc(ReplayLearner[OtcSettings]):
         """Offer the batch, whose features are z (n, d), to the memory; refit what is due."""
         s = self.settings
         if not batch.epoch or s.offer_every_epoch:
-            far = self.mixtures.own_distances(z, batch.y) if s.choice != "random" else z[:, :0]
-            rules, labels = (s.choice, s.admission), batch.y.tolist()
-            slots = admission.choose(self.memory, far.tolist(), labels, *rules, self.generators)
+            far, labels = self.mixtures.own_distances(z, batch.y).tolist(), batch.y.tolist()
+            rules = s.choice, s.admission, self.generators
+            slots = admission.choose(self.memory, far, labels, *rules)
             self.memory.seen += len(labels)
             self.memory.write(slots, batch.x, batch.y)
         if s.objective == "refit-em" and (batch.step + 1) % s.em.every == 0:
@@ -161,9 +161,13 @@ class Otc(ReplayLearner[OtcSettings]):
         """The weights whose features the mixtures describe."""
         return self.average.model if self.average else self.model
 
+    def scaled(self, features: Tensor) -> Tensor:
+        """Features (n, d) as the mixtures see them: of unit length, or as they are."""
+        return F.normalize(features, dim=1) if self.settings.features == "unit" else features
+
     def encode_latent(self, x: Tensor) -> Tensor:
-        """Unit features (n, d) of raw images in the space of the mixtures."""
-        return F.normalize(self.encode(self.latent, x), dim=1)
+        """Features (n, d) of raw images in the space of the mixtures."""
+        return self.scaled(self.encode(self.latent, x))
 
     def readouts(self) -> dict[str, Readout]:
         return super().readouts() | otc_readouts.readouts(self)

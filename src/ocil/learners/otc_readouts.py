@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ocil.learners.readouts import Centroids, Features, Readout
@@ -32,7 +31,7 @@ def readouts(otc: Otc) -> dict[str, Readout]:
     space = "average" if otc.average else "live"
 
     def unit(features: Features) -> Tensor:
-        return F.normalize(features[space], dim=1)
+        return otc.scaled(features[space])
 
     def full(z: Tensor) -> Tensor:
         distances = otc.pooled.distances(z, otc.mixtures.mu)

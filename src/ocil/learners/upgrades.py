@@ -40,6 +40,11 @@ def otc(settings: Mapping[str, Any]) -> dict[str, Any]:
         s["preserve_form"] = f"printed-{features}"
     if s.get("admission") == "flood":
         s["admission"] = "closest"
+    if "features" not in s:  # of version 0.1, where preset paper was not yet the paper's algorithms
+        if s.get("preset", "").startswith("paper"):
+            s["preset"] += "-0.1"
+        if s.get("preserve_form") == "printed":
+            s["preserve_form"] = "printed-first"
     for name, value in _CONSTANT.items():
         if s.get(name) == value or objective not in _WITHOUT_EFFECT.get(name, (objective,)):
             s.pop(name, None)

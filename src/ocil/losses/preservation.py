@@ -1,4 +1,4 @@
-"""Dynamic Preservation, as OTC prints it and with every class weighing the same."""
+"""Dynamic Preservation: Eq. 10 of OTC, and the same with every class weighing the same."""
 
 from __future__ import annotations
 
@@ -6,37 +6,50 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+RANDOM = ("printed", "printed-others")  # forms with a random sample of each class
+
 
 def preservation_loss(
-    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str
+    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str, draw: torch.Generator
 ) -> Tensor:
     """Pull features to the centroids of their class and away from all others.
 
     z (n, d), y (n,), mu (C, K, d) without gradient, active (C, K) bool -> 0-d. `form`: balanced,
-    or printed with one feature of each other class, their mean or their sum.
+    or one of `dynamic_preservation`, two of which `draw`.
     """
     if form == "balanced":
         return balanced_preservation(z, y, mu, active, tau)
-    return dynamic_preservation(z, y, mu, active, tau, form)
+    keys = torch.rand(len(y), len(y), generator=draw).to(z.device) if form in RANDOM else None
+    return dynamic_preservation(z, y, mu, active, tau, form, keys)
 
 
 def dynamic_preservation(
-    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str
+    z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau: float, form: str, keys: Tensor | None
 ) -> Tensor:
-    """As printed in OTC.
+    """Eq. 10 of OTC, with the minus sign that its words ask for.
 
     L = - mean_c mean_{x of c} log( g_cen^c / sum_c' (g_cen^c' + g_fea^c') ) with
-    g_cen^c' = sum_k exp(z.mu_kc' / tau) over all classes with centroids, and for the classes
-    c' != c of the batch g_fea^c' = exp(z.z' / tau) of one sample z' of c', or the mean or the sum
-    over all of them. Points of a class without centroids take no part.
+    g_cen^c' = sum_k exp(z.mu_kc' / tau) over all classes with centroids, and over the classes of
+    the batch g_fea^c' = exp(z.z' / tau) of one sample z' of c', never x itself: for each x that
+    with the largest of its `keys` (n, n). Points of a class without centroids take no part.
+
+    `form`: printed has all classes in the sum; printed-others leaves g_fea of c' = c out, as the
+    words below the equation do; so do, with centroids of unit length, printed-first with the first
+    sample of each class in place of a random one, printed-mean and printed-sum with all of them.
     """
     n, (classes, components, dim) = len(z), mu.shape
+    if keys is None:
+        mu = F.normalize(mu, dim=2)
     centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
     centroid = centroid.masked_fill(~active, -torch.inf).logsumexp(2)  # log g_cen (n, C)
     kept = active.any(1)[y]
     own = F.one_hot(y, classes).bool()  # (n, C)
-    feature = (z @ z.T / tau).masked_fill(y[:, None] == y, -torch.inf)  # (n, n), c' != c only
-    if form == "printed":
+    feature = z @ z.T / tau  # (n, n)
+    if form != "printed":
+        feature = feature.masked_fill(y[:, None] == y, -torch.inf)
+    if keys is not None:
+        feature = feature.masked_fill(~one_of_each(keys, y, classes), -torch.inf)
+    elif form == "printed-first":
         feature = feature.masked_fill(~first_of_each(y), -torch.inf)
     elif form == "printed-mean":
         feature = feature - own.sum(0)[y].to(z.dtype).log()
@@ -53,7 +66,8 @@ def balanced_preservation(z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau:
     L = -1 / (1 + |P|) [ log(g_cen / K_c / D) + sum_{p in P} log(e(z_p) / D) ].
     """
     n, (classes, components, dim) = len(z), mu.shape
-    centroid = (z @ mu.detach().reshape(-1, dim).T / tau).view(n, classes, components)
+    mu = F.normalize(mu.detach(), dim=2)
+    centroid = (z @ mu.reshape(-1, dim).T / tau).view(n, classes, components)
     centroid = centroid.masked_fill(~active, -torch.inf)
     own = F.one_hot(y, classes).bool()
     same = (y[:, None] == y).fill_diagonal_(False)  # positives (n, n)
@@ -70,6 +84,21 @@ def balanced_preservation(z: Tensor, y: Tensor, mu: Tensor, active: Tensor, tau:
     total = to_centroids - log_d + to_points - positives * log_d
     loss = (-total / (1 + positives)).masked_fill(~kept, 0.0)
     return _class_balanced(loss, kept, own)
+
+
+def one_of_each(keys: Tensor, y: Tensor, classes: int) -> Tensor:
+    """For each of n points, the one of every class that has the largest of its keys (n, n).
+
+    The point itself is not chosen.
+
+    >>> keys = torch.tensor([[9, 1, 2], [3, 9, 8], [5, 4, 9]])
+    >>> one_of_each(keys, torch.tensor([0, 0, 1]), 2).int().tolist()
+    [[0, 1, 1], [1, 0, 1], [1, 0, 0]]
+    """
+    keys = keys.double().fill_diagonal_(-torch.inf)
+    best = keys.new_full((len(y), classes), -torch.inf)
+    best = best.scatter_reduce(1, y.expand(len(y), -1), keys, "amax")
+    return (keys == best[:, y]) & (keys > -torch.inf)
 
 
 def first_of_each(y: Tensor) -> Tensor:

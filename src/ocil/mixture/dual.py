@@ -1,44 +1,45 @@
 """Gradient objectives: the paper's entropic dual (Algorithm 2), its debiased form, the likelihood.
 
-All are losses of the mixtures of B classes at once, in coordinates relative to each class (centre
-and rms sigma), with costs per dimension; so eps and the rates mean the same in every feature space:
+All are losses of the mixtures of B classes at once, in relative coordinates (see `unit`), with
+costs per dimension; so eps and the rates mean the same in every feature space:
 
-    dual      J = E_p[phi] + E_q[phi~], T_phi ascents of phi, then descents of (pi, mu, sigma)
+    dual      J = E_p[phi] + E_q[phi~] (Eq. 9): T_phi ascents of phi, descents of (pi, mu, sigma)
     debiased  W_eps(p, q) - W_eps(q, q') / 2, potentials from Sinkhorn
     nll       -E_p[log q]
 
 p: the points of a class, q: S reparameterised samples of its mixture (Gumbel-Softmax: Jang, Gu,
-Poole 2016 and Maddison, Mnih, Teh 2016). phi is one small network per class,
+Poole 2016 and Maddison, Mnih, Teh 2016). phi is a small network, one a class or one for all,
 phi(z) = w2 . softplus(W1 z + b1), whose additive constant cancels. With one-to-one pairing phi
-cancels altogether and J is the mean cost of the pairs: no network is trained then. A class with
-one point is left alone by dual and debiased (phi would cancel there too).
+cancels altogether and J is the mean cost of the pairs: no network is trained then. It cancels for
+a class with a single point as well, which pulls all its centroids to that point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from ocil.fields import setting
-from ocil.mixture.kmeans import draw_gumbel
-from ocil.mixture.moments import (
-    Points,
-    component_log_density,
-    smallest_variance,
-    variance_within,
+from ocil.mixture.moments import smallest_variance, variance_within
+from ocil.mixture.objectives import (
+    Noise,
+    Sample,
+    debiased_loss,
+    draw,
+    dual_loss,
+    nll_loss,
+    sample_mixture,
 )
 from ocil.mixture.store import Ints
-from ocil.mixture.transport import semidual, sinkhorn, squared_distances, uniform_log_weights
 
 if TYPE_CHECKING:
     from ocil.mixture.mixtures import Mixtures
 
 BETAS = (0.9, 0.99)
-PLAN_STEPS = 5  # debiased: iterations of Sinkhorn
 NETWORK = ("phi.w1", "phi.b1", "phi.w2")
 MIXTURE = ("d.mu", "d.log_sigma", "d.log_pi")  # names of the optimiser's columns
 _DUAL = {"objective": ("dual",)}
@@ -63,98 +64,27 @@ class DualSettings:
     """Ascent steps of the Kantorovich network (T_phi)."""
     descents: int = setting(1, low=1, was=("descents",))
     """Descent steps on (pi, mu, sigma)."""
+    phi: Literal["class", "shared"] = setting("class", only=_WITH_PHI)
+    """A Kantorovich network for each class, or one for all."""
     hidden: int = setting(64, low=1, only=_WITH_PHI)
     """Width of the Kantorovich network."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """What takes the steps; sgd descends the cost summed over dimensions, as it is printed."""
+    unit: Literal["sigma", "spread"] = "sigma"
+    """Length of 1 in costs and rates: a class's rms sigma, or the spread of the points in all
+    classes, which does not shrink with sigma."""
+    least_points: int = setting(2, low=1, only=_SAMPLED)
+    """Classes with fewer points in the batch are left as they are."""
     rate_phi: float = setting(0.01, only=_WITH_PHI)
     """Rate of the Kantorovich network."""
     rate_mu: float = 0.02
-    """Rate of the centroids, in units of the class's rms sigma."""
+    """Rate of the centroids, in lengths of `unit`."""
     rate_sigma: float = 0.01
     """Rate of log sigma."""
     rate_pi: float = 0.02
     """Rate of the weights' logits."""
     floor: float = setting(1e-3, high=1, was=("floor",))
     """Least variance, as a share of the mean variance of all classes."""
-
-
-Noise = tuple[Tensor, Tensor]  # Gumbel variables (..., S, K), standard normal ones (..., S, K, d)
-
-
-class Sample(NamedTuple):
-    """Points of the mixture and the variance each was drawn with."""
-
-    points: Tensor  # (..., S, d)
-    var: Tensor  # (..., S, d), detached
-
-
-def draw(shape: tuple[int, ...], dim: int, generator: torch.Generator, like: Tensor) -> Noise:
-    """Noise for `shape` = (..., S, K) in `dim` dimensions."""
-    gumbel = draw_gumbel(shape, generator, like)
-    device = generator.device
-    normal = torch.randn((*shape, dim), generator=generator, device=device, dtype=like.dtype)
-    return gumbel, normal.to(like.device)
-
-
-def sample_mixture(
-    mu: Tensor, sigma: Tensor, log_pi: Tensor, noise: Noise, temperature: float
-) -> Sample:
-    """z~ = sum_k l_k (mu_k + sigma_k eps_k), l = softmax((log pi + G) / temperature).
-
-    Gradients reach mu, sigma (..., K, d) and log_pi (..., K).
-    """
-    gumbel, normal = noise
-    labels = torch.softmax((log_pi.unsqueeze(-2) + gumbel) / temperature, dim=-1)
-    shifted = sigma.unsqueeze(-3) * normal  # (..., S, K, d)
-    points = labels @ mu + (labels.unsqueeze(-1) * shifted).sum(-2)
-    return Sample(points, (labels @ sigma.square()).detach())
-
-
-def phi(network: Sequence[Tensor], z: Tensor) -> Tensor:
-    """Values (B, n) of the B networks on their points (B, n, d)."""
-    w1, b1, w2 = network
-    hidden = torch.nn.functional.softplus(torch.baddbmm(b1.unsqueeze(1), z, w1))
-    return (hidden @ w2.unsqueeze(-1)).squeeze(-1)
-
-
-def pair_cost(sample: Sample, z: Tensor, s: DualSettings) -> Tensor:
-    """Cost per dimension (B, S, n) between samples and points."""
-    precision = sample.var.reciprocal() if s.cost == "mahalanobis" else None
-    return squared_distances(sample.points, z, precision) / z.shape[-1]
-
-
-def dual_loss(
-    sample: Sample, z: Tensor, mask: Tensor, network: Sequence[Tensor], s: DualSettings
-) -> Tensor:
-    """J per class (B,); one-to-one pairing compares sample j with point j.
-
-    Without a number of samples there are as many as a class has points, those of its mask.
-    """
-    if s.pairing == "one":
-        gap = (sample.points - z).square()
-        gap = gap / sample.var if s.cost == "mahalanobis" else gap
-        return (gap.mean(-1) * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    seen = mask.new_ones(sample.points.shape[:2]) if s.samples else mask
-    log_p, log_q = uniform_log_weights(mask, z.dtype), uniform_log_weights(seen, z.dtype)
-    return semidual(phi(network, z), pair_cost(sample, z, s), log_p, log_q, s.eps)
-
-
-def debiased_loss(
-    first: Sample, second: Sample, z: Tensor, mask: Tensor, s: DualSettings
-) -> Tensor:
-    """W_eps(p, q) - W_eps(q, q') / 2 per class (B,), gradients by the envelope theorem."""
-    log_p = uniform_log_weights(mask, z.dtype)
-    log_q = uniform_log_weights(torch.ones_like(first.points[..., 0], dtype=torch.bool), z.dtype)
-    cross = sinkhorn(pair_cost(first, z, s), log_q, log_p, s.eps, PLAN_STEPS).value
-    own = sinkhorn(pair_cost(first, second.points, s), log_q, log_q, s.eps, PLAN_STEPS).value
-    return cross - own / 2
-
-
-def nll_loss(mu: Tensor, sigma: Tensor, log_pi: Tensor, z: Tensor, mask: Tensor) -> Tensor:
-    """-mean_j log q(z_j) per class and dimension (B,)."""
-    points = Points(z, z.square(), mask, torch.zeros_like(z[:, :1]))
-    scores = component_log_density(points, mu, sigma.square()) + log_pi.unsqueeze(-1)
-    mean = (torch.logsumexp(scores, 1) * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    return -mean / z.shape[-1]
 
 
 class Dual:
@@ -164,16 +94,20 @@ class Dual:
         self.mixtures, self.s, self.store = mixtures, mixtures.settings.dual, mixtures.store
         self.objective, k, dim = mixtures.settings.objective, mixtures.components, mixtures.dim
         self.network = NETWORK if self.objective == "dual" and self.s.pairing == "all" else ()
-        h = self.s.hidden
+        h, self.shared = self.s.hidden, bool(self.network) and self.s.phi == "shared"
         shapes = [(k, dim), (k, dim), (k,), (dim, h), (h,), (h,)]
         for name, shape in zip((*MIXTURE, *self.network), shapes, strict=False):
             if name in self.network:
                 self.store.add(name, shape)
             self.store.add(f"{name}.m", shape)
             self.store.add(f"{name}.v", shape)
+        if self.shared:  # it lies in the row of class 0
+            self.store.add("phi.steps", (), host=True)
 
     def start_networks(self, rows: Tensor, generator: torch.Generator) -> None:
         """Random first layers for new classes; the last one starts at zero, so phi = 0."""
+        if self.shared:
+            rows = rows[:0] if self.store.host("seeded").any() else torch.zeros_like(rows[:1])
         if self.network:
             layer = self.store.columns["phi.w1"]
             shape = (len(rows), *layer.shape[1:])
@@ -185,8 +119,8 @@ class Dual:
 
         These objectives pull the variances down without end, so it is taken from the points.
         """
-        several = count - first > (0 if self.objective == "nll" else 1)
-        classes, first, count = classes[several], first[several], count[several]
+        enough = count - first >= (1 if self.objective == "nll" else self.s.least_points)
+        classes, first, count = classes[enough], first[enough], count[enough]
         if not len(classes):
             return
         m, rows = self.mixtures, torch.from_numpy(classes).to(self.store.device)
@@ -210,27 +144,46 @@ class Dual:
         updates (B,) is the number of those before; variances stay above `floor`.
         """
         s, store = self.s, self.store
-        mu, var, log_pi, *network = store.take(rows, "mu", "var", "log_pi", *self.network)
-        pi = log_pi.exp().unsqueeze(-1)
-        centre = (pi * mu).sum(1, keepdim=True)
-        scale = (pi * var).sum(1, keepdim=True).mean(-1, keepdim=True).sqrt()  # (B, 1, 1)
-        z, updates = (z - centre) / scale, updates.to(store.device, store.dtype)
+        mu, var, log_pi = store.take(rows, "mu", "var", "log_pi")
+        where, ascended = rows, updates  # of the networks
+        if self.shared:
+            where, ascended = (
+                torch.zeros_like(rows[:1]),
+                torch.from_numpy(store.host("phi.steps")[:1]),
+            )
+        network = store.take(where, *self.network)
+        centre, scale = self._coordinates(mu, var, log_pi)
+        z = (z - centre) / scale
+        updates, ascended = (n.to(store.device, store.dtype) for n in (updates, ascended))
         values = [(mu - centre) / scale, 0.5 * var.log() - scale.log(), log_pi]
         size = (len(z), s.samples if s.samples else z.shape[1], mu.shape[1])
         draws = {"nll": 0, "debiased": 2}.get(self.objective, 1)
         for t in range(s.ascents if network else 0):
             sample = self._sample(values, draw(size, z.shape[-1], generator, z))
             grads = _gradients(network, lambda w: -dual_loss(sample, z, mask, w, s))  # noqa: B023
-            count = updates * s.ascents + t
-            network = self.adam(rows, self.network, network, grads, [s.rate_phi] * 3, count)
+            count = ascended * s.ascents + t
+            network = self.descend(where, self.network, network, grads, [s.rate_phi] * 3, count)
         for t in range(s.descents):
             noises = [draw(size, z.shape[-1], generator, z) for _ in range(draws)]
             grads = _gradients(values, lambda v: self._loss(v, network, z, mask, noises))  # noqa: B023
             rates, count = [s.rate_mu, s.rate_sigma, s.rate_pi], updates * s.descents + t
-            values = self.adam(rows, MIXTURE, values, grads, rates, count)
-        new = dict(zip(self.network, network, strict=True)) | {"mu": values[0] * scale + centre}
-        new["var"] = (2 * (values[1] + scale.log())).exp().clamp(min=floor)
+            values = self.descend(rows, MIXTURE, values, grads, rates, count)
+        if self.shared:
+            store.host("phi.steps")[0] += 1
+        store.put(where, dict(zip(self.network, network, strict=True)))
+        var = (2 * (values[1] + scale.log())).exp().clamp(min=floor)
+        new = {"mu": values[0] * scale + centre, "var": var}
         store.put(rows, new | {"log_pi": torch.log_softmax(values[2], -1)})
+
+    def _coordinates(self, mu: Tensor, var: Tensor, log_pi: Tensor) -> tuple[Tensor, Tensor]:
+        """Origin (B, 1, d) and unit of length (B, 1, 1); one network for all needs one origin."""
+        pi = log_pi.exp().unsqueeze(-1)
+        centre = (pi * mu).sum(1, keepdim=True)
+        square = (pi * var).sum(1, keepdim=True).mean(-1, keepdim=True)
+        if self.s.unit == "spread":
+            square = self.mixtures.pooled_variance.mean().expand_as(square)
+        origin = torch.zeros_like(centre) if self.shared else centre
+        return origin, square.clamp(min=smallest_variance(mu.dtype)).sqrt()
 
     def _sample(self, values: Sequence[Tensor], noise: Noise) -> Sample:
         mu, log_sigma, logits = values
@@ -249,13 +202,16 @@ class Dual:
             return debiased_loss(samples[0], samples[1], z, mask, self.s)
         return dual_loss(samples[0], z, mask, network, self.s)
 
-    def adam(
+    def descend(
         self, rows: Tensor, names: Sequence[str], values: Sequence[Tensor],
         grads: Sequence[Tensor], rates: Sequence[float], count: Tensor,
     ) -> list[Tensor]:  # fmt: skip
-        """One step down (Kingma and Ba 2015); count (B,) are the steps of each class before."""
+        """A step of Adam (Kingma and Ba 2015) or sgd; count (B,) are those of each class before."""
         moved = []
         for name, value, grad, rate in zip(names, values, grads, rates, strict=True):
+            if self.s.optimizer == "sgd":
+                moved.append(value - rate * self.mixtures.dim * grad)
+                continue
             first, second = self.store.take(rows, f"{name}.m", f"{name}.v")
             first = torch.lerp(grad, first, BETAS[0])
             second = torch.lerp(grad.square(), second, BETAS[1])

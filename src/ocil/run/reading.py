@@ -69,6 +69,8 @@ def upgraded(record: Record) -> Record:
     Where Dynamic Preservation had a pass of its own, OTC took a step more than records once said.
     """
     method, settings = record["method"], registry.upgraded(record["method"], record["settings"])
+    if (preset := settings.get("preset")) != record["settings"].get("preset", preset):
+        record = record | {"preset": preset}
     record = record | {"settings": settings}
     said, preserve = record.get("gradient_steps_per_batch"), settings.get("preserve")
     apart = settings.get("fused") is False and is_json(preserve, float) and preserve != 0
