@@ -129,3 +129,50 @@ def test_options_of_a_group_vary_like_others(study: Callable[[str], Study], text
     head = '[base]\ndual.ascents = 2\n[[grid]]\nmethod = "otc"\nobjective = "dual"\n'
     found = [plan.settings.dual for plan in study(head + text).plans]
     assert [(s.eps, s.ascents) for s in found] == [(0.1, 2), (1.0, 2)]
+
+
+def test_another_preset_makes_another_study_of_the_methods_that_have_it() -> None:
+    usual, other = read_study(Path("table-mnist")), read_study(Path("table-mnist"), "paper")
+    assert other.name == "table-mnist-paper"
+    assert {plan.method for plan in other.plans} == {"otc"} < {plan.method for plan in usual.plans}
+    assert not {plan.job for plan in other.plans} & {plan.job for plan in usual.plans}
+    assert {plan.preset.split("/")[0] for plan in other.plans} == {"paper"}
+    # the study's single value gives way to the preset's, what it varies stays
+    assert {plan.settings.readout for plan in other.plans} == {"mahalanobis"}
+    assert {plan.settings.memory for plan in other.plans} == {500, 1500}
+
+
+def test_settings_are_changed_for_all_jobs() -> None:
+    changes = ["memory=[100, 200]", "tau=0.5", "retrieval=uniform"]
+    found = read_study(Path("table-mnist"), None, changes)
+    assert found.name == "table-mnist-memory-100-200-tau-0-5-retrieval-uniform"
+    assert {plan.settings.memory for plan in found.plans} == {100, 200}
+    settings = [to_mapping(plan.settings) for plan in found.plans]
+    assert {(s["tau"], s["retrieval"]) for s in settings} == {(0.5, "uniform")}
+    assert {plan.method for plan in found.plans} < {p.method for p in usual_plans()}
+
+
+def test_long_names_of_changed_studies_differ() -> None:
+    names = set()
+    for choice in ("centroids", "random", "components"):
+        changes = ["memory=100", "tau=0.5", "retrieval=uniform", "replay=10", f"choice={choice}"]
+        names.add(read_study(Path("table-mnist"), "paper", changes).name)
+    assert len(names) == 3 and all(len(name) <= 64 for name in names)
+
+
+def usual_plans() -> list[Any]:
+    return list(read_study(Path("table-mnist")).plans)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "said"),
+    [
+        ("papr", [], "has preset papr"),
+        (None, ["tua=1"], "has setting tua"),
+        (None, ["tau"], "names no value"),
+        (None, ["tau=-1"], "tau is -1"),
+    ],
+)
+def test_a_change_that_fits_no_job_is_refused(preset: Any, changes: list[str], said: str) -> None:
+    with pytest.raises(OcilError, match=said):
+        read_study(Path("table-mnist"), preset, changes)

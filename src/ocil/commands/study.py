@@ -38,6 +38,10 @@ class StudyOptions:
 
     file: Positional[Path]
     """TOML file with the grid, or the name of a shipped study."""
+    preset: str | None = None
+    """Preset of all jobs in place of the study's; methods that do not have it are left out."""
+    set: tuple[str, ...] = ()
+    """A setting of all jobs, such as tau=0.5; may be given several times."""
     workers: int = 1
     """Runs at a time, one process each."""
     dry_run: bool = False
@@ -53,7 +57,7 @@ def study(words: list[str]) -> None:
     options = parse(StudyOptions, words, "ocil study")
     if options.workers < 1:
         raise OcilError(f"--workers is {options.workers} but must be at least 1.")
-    plan = read_study(options.file)
+    plan = read_study(options.file, options.preset, options.set)
     found = find_records(options.out) if options.out.is_dir() else []
     known = by_job(found)
     jobs = prepare(plan, options.out, known)

@@ -17,8 +17,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from ocil.settings import Settings, checked, fields_of, job_id
 
 MAX_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+NOT_NAME = re.compile(r"[^a-zA-Z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def read_study(name_or_path: Path) -> Study:
-    """Jobs of a study file, or of a shipped study by its name, in order, each once."""
+def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[str] = ()) -> Study:
+    """Jobs of a study file, or of a shipped study by its name, in order, each once.
+
+    With another preset, or changes such as "tau=0.5", it is another study: see `_changed`.
+    """
     path, known = name_or_path, shipped()
     if path.suffix != ".toml":
         if str(path) not in known:
@@ -67,6 +73,15 @@ def read_study(name_or_path: Path) -> Study:
         raise OcilError(f"[base] and every [[grid]] of {path} must be tables of settings.")
     groups = {*base, *(key for grid in grids for key in grid)} - {*fields_of(Settings)}
     grids = [dotted(base, groups) | dotted(grid, groups) for grid in grids]
+    if preset is not None or changes:
+        given = [_read_change(change) for change in changes]
+        name = _cut(NOT_NAME.sub("-", "-".join([name, *filter(None, [preset]), *changes])))
+        grids = [own for grid in grids if (own := _changed(grid, preset, dict(given)))]
+        if not grids:
+            wanted = [f"setting {key}" for key, _ in given] + [f"preset {preset}"] * bool(preset)
+            raise OcilError(
+                f"No method of {path} has {' and '.join(wanted)}; see `ocil methods METHOD`."
+            )
     lists = [[v for v in grid.values() if isinstance(v, list)] for grid in grids]
     size = sum(math.prod(map(len, own)) for own in lists)
     if size > MAX_JOBS:
@@ -82,6 +97,49 @@ def read_study(name_or_path: Path) -> Study:
     if not plans:
         raise OcilError(f"{path} describes no job: a list in its [[grid]] is empty; fill it.")
     return Study(name, list(plans.values()))
+
+
+def _cut(name: str) -> str:
+    """A name of at most 64 letters; a longer one ends in what tells it from others."""
+    name = name.lower().strip("-")
+    return name if len(name) <= 64 else f"{name[:55]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _read_change(text: str) -> tuple[str, Any]:
+    """A setting and its value, written as in TOML; a word needs no quotes.
+
+    >>> _read_change("tau=0.5"), _read_change("components=[1, 4]"), _read_change("choice=random")
+    (('tau', 0.5), ('components', [1, 4]), ('choice', 'random'))
+    """
+    name, given, value = text.partition("=")
+    if not given or not name:
+        raise OcilError(f"--set {text} names no value; write it as --set tau=0.5.")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, None if value == "none" else value
+
+
+def _changed(grid: dict[str, Any], preset: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """A grid with another preset and other settings; empty if none of its methods has them.
+
+    What the grid varies stays as it is; a single value gives way to that of the preset.
+    """
+    methods = grid.get("method", [])
+    kept = []
+    for method in methods if isinstance(methods, list) else [methods]:
+        known = registry.info(method)
+        if given.keys() <= known.fields.keys() and preset in {None, "default", *known.presets}:
+            kept.append(method)
+    if not kept:
+        return {}
+    own: set[str] = set()
+    for method in kept:
+        for key, settings in registry.info(method).presets.items():
+            own |= {*settings} if key.split("/")[0] == preset else set()
+    single = {k: v for k, v in grid.items() if isinstance(v, list) or k not in own}
+    named = {} if preset is None else {"preset": preset}
+    return single | given | named | {"method": kept}
 
 
 def _combinations(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:
