@@ -41,7 +41,7 @@ def otc(settings: Mapping[str, Any]) -> dict[str, Any]:
     if s.get("admission") == "flood":
         s["admission"] = "closest"
     if "features" not in s:  # of version 0.1, where preset paper was not yet the paper's algorithms
-        if s.get("preset", "").startswith("paper"):
+        if s.get("preset") in ("paper", "paper-literal"):
             s["preset"] += "-0.1"
         if s.get("preserve_form") == "printed":
             s["preserve_form"] = "printed-first"

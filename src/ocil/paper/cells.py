@@ -19,8 +19,8 @@ from ocil.report.groups import NAMED, Group, Summary, group
 from ocil.report.runs import Run
 
 # Studies that run methods as they are; all others vary them, and their runs are no method's result.
-METHODS = ("table-*", "figure-through-tasks", "er-*", "otc-*")
-ABLATION = ("table-memory-choice", "figure-centroids")
+METHODS = ("table-*", "figure-through-tasks*", "er-*", "otc-*")
+ABLATION = ("table-memory-choice*", "figure-centroids*")
 METRICS = ("accuracy", "forgetting")
 ROUNDING = 1e-9  # percent
 
@@ -102,12 +102,18 @@ def runs_methods(study: str) -> bool:
     >>> [runs_methods(name) for name in ("table-mnist", "table-memory-choice", "ladder-mnist")]
     [True, False, False]
     """
-    return study not in ABLATION and any(fnmatchcase(study, pattern) for pattern in METHODS)
+    return not _among(study, ABLATION) and _among(study, METHODS)
+
+
+def _among(study: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(study, pattern) for pattern in patterns)
 
 
 def pool(runs: Iterable[Run], ablation: bool) -> list[Group]:
     """Groups of the runs of the studies of one kind; a run that two of them share is one."""
-    return group(r for r in runs if (r.study in ABLATION if ablation else runs_methods(r.study)))
+    return group(
+        r for r in runs if (_among(r.study, ABLATION) if ablation else runs_methods(r.study))
+    )
 
 
 def rows(cell: Cell, groups: Sequence[Group]) -> list[Row]:
