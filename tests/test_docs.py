@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -145,3 +146,60 @@ def test_cards_say_what_the_modules_say(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_method_has_a_card() -> None:
     cards = {card.stem for card in (DOCS / "methods").glob("*.md")}
     assert cards - {"index"} == set(registry.names()) - {"finetune", "joint"}
+
+
+# ------------------------------------------------------------------ from the paper to the code
+
+
+def cells_of(page: Path) -> list[str]:
+    """All code of the tables of a page."""
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    return re.findall(r"`([^`]+)`", "\n".join(rows))
+
+
+def commands_in(start: str) -> list[str]:
+    return sorted({cell for cell in cells_of(DOCS / "paper.md") if cell.startswith(start)})
+
+
+@pytest.mark.parametrize("name", commands_in("ocil."))
+def test_what_the_page_on_the_paper_names_is_there(name: str) -> None:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("command", commands_in("pytest "))
+def test_the_tests_that_the_page_on_the_paper_names_are_there(command: str) -> None:
+    file, *more = command.split()[1:]
+    names = re.findall(r"^def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name in names if not more or more[1] in name]
+
+
+@pytest.mark.parametrize("command", [*commands_in("ocil run"), *commands_in("--")])
+def test_runs_of_the_page_on_the_paper(
+    command: str, ocil: Callable[..., Any], tmp_path: Path
+) -> None:
+    usual = ["run", "otc", "--preset", "paper", "--data", "digits", "--memory", "100"]
+    words = usual + shlex.split(command) if command.startswith("--") else shlex.split(command)[1:]
+    few = ["--limit-per-class", "10", "--eval-every", "0"]
+    assert ocil(*words, *few, "--out", tmp_path / "run").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_studies")
+@pytest.mark.parametrize("command", commands_in("ocil study"))
+def test_studies_of_the_page_on_the_paper(
+    command: str, ocil: Callable[..., Any], tmp_path: Path
+) -> None:
+    """On a few digits in place of their own data."""
+    few = ["data=digits", "limit_per_class=8", "memory=40", "seed=100", "eval_every=0", "epochs=1"]
+    words = [word for change in few for word in ("--set", change)]
+    assert ocil(*shlex.split(command)[1:], *words, "--out", tmp_path).code == 0
+    assert list(tmp_path.glob("*/*/record.json"))
