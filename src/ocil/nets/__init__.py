@@ -16,11 +16,23 @@ from torch import Tensor, nn
 from ocil.errors import OcilError, suggest
 from ocil.nets.foreign import Foreign, offered
 from ocil.nets.mlp import MLP
+from ocil.nets.patches import Patches
+from ocil.nets.random_features import RandomFeatures
 from ocil.nets.resnet import ResNet18
 from ocil.nets.start import Standard, initialize
 
 DEFAULT_WIDTHS = {"mlp": 400, "resnet18": 20, "resnet18-global": 20, "identity": 0}
+DEFAULT_WIDTHS |= {"patches": 250, "random": 2000}
 NAMES = tuple(DEFAULT_WIDTHS)
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A network without trained weights that is made from the first items of a stream."""
+
+    fitted: Tensor  # 0-d, items that made it
+
+    def fit(self, x: Tensor) -> None: ...
 
 
 @runtime_checkable
@@ -65,7 +77,8 @@ def build(
 ) -> nn.Module:
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
-    `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels. `precision`
+    `width` None or 0 means the network's own: 400 hidden units, nf = 20 channels, 250 filters,
+    2 000 random features. `precision`
     bfloat16 halves the width of the convolutions' numbers. `standard`: mean and deviation of each
     channel, for a network that standardizes its images itself.
     """
@@ -111,9 +124,13 @@ def is_frozen(name: str) -> bool:
 
 def _named(
     name: str, shape: Sequence[int], width: int, precision: str
-) -> MLP | Identity | ResNet18:
+) -> MLP | Identity | ResNet18 | Patches | RandomFeatures:
     if name == "mlp":
         return MLP(shape, width)
+    if name == "patches":
+        return Patches(shape, width)
+    if name == "random":
+        return RandomFeatures(shape, width)
     if name == "identity":
         return Identity(shape)
     pool = "global" if name == "resnet18-global" else "window"
