@@ -130,11 +130,15 @@ class ClassMoments:
             self.enter()
         usable = (self.counts[y] > 1).nonzero()[:, 0]
         if len(usable) and int((self.counts > 0).sum()) > 1:
-            means, z = self.means - self.shift.double(), (z[usable] - self.shift).double()
-            losses = shrinkage.left_out_losses(self.covariance(), means, self.counts, z, y[usable])
+            losses = self.losses((z[usable] - self.shift).double(), y[usable])
             rho, n = shrinkage.choose(losses), self.total
             self.choice[0], self.choice[1] = n * rho / (1 - rho), n
             self._factor = None
+
+    def losses(self, z: Tensor, y: Tensor) -> Tensor:
+        """What each rho of the grid costs samples z (m, d), less the shift, of classes y (m,)."""
+        means = self.means - self.shift.double()
+        return shrinkage.left_out_losses(self.covariance(), means, self.counts, z, y)
 
     def merge(self, other: ClassMoments) -> None:
         """Count all that another has counted in the same space; the shrinkage stays ours."""
@@ -173,36 +177,44 @@ class ClassMoments:
         scatter = self.second.double() - (means * counts[:, None]).T @ means
         return scatter / counts.sum().clamp(min=1)
 
-    def shrinkage(self, s: Tensor, n: int) -> float:
-        n0 = float(self.choice[0])
-        return n0 / (n0 + n) if n0 else shrinkage.oas(s, n)
+    def regularised(self, s: Tensor, n: int) -> Tensor:
+        """Sigma (d, d) from the covariance of n samples, in its place."""
+        level, n0 = float(s.diagonal().mean()), float(self.choice[0])
+        # what the sums of float32 leave in place of a zero
+        noise = 1e-7 * self.dim**0.5 * float(self.second.diagonal().mean()) / n
+        if level <= 10 * noise:  # no two samples of a class differ
+            return torch.eye(self.dim, dtype=s.dtype, device=s.device)
+        rho = n0 / (n0 + n) if n0 else shrinkage.oas(s, n)
+        s.mul_(1 - rho).diagonal().add_(max(rho * level, noise))
+        return s
 
     def factor(self) -> Tensor:
         """Lower triangle L (d, d) with L L' = Sigma; kept until another block enters."""
-        if self._factor is None:
-            sigma, n = self.covariance(), self.total - self.pending
-            level = float(sigma.diagonal().mean())
-            rho = self.shrinkage(sigma, n) if level > 1e-12 else 1.0
-            sigma = sigma.mul_(1 - rho)
-            sigma.diagonal().add_(rho * level if level > 1e-12 else 1.0)
-            self._factor, self._solved = torch.linalg.cholesky(sigma), {}
-            self._stale = True
-        return self._factor
+        if (known := self._factor) is None:
+            sigma = self.regularised(self.covariance(), self.total - self.pending)
+            self._factor = known = torch.linalg.cholesky(sigma)
+            self._solved, self._stale = {}, True
+        return known
+
+    def targets(self) -> Tensor:
+        """(C, d), what Sigma^-1 is applied to."""
+        return self.means - self.shift.double()
+
+    def bias(self, weight: Tensor) -> Tensor:
+        """(C,) for weights Sigma^-1 mu (C, d)."""
+        return -(weight * self.targets()).sum(1) / 2
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """W (C, d) and b (C,): score_c(x) = W_c (x - a) + b_c."""
         factor = self.factor()
         if self._stale:
-            means, groups = self.means - self.shift.double(), -(-self.classes // GROUP)
-            for g in range(groups):
-                part = means.new_zeros(GROUP, self.dim)
-                own = means[g * GROUP : (g + 1) * GROUP]
-                part[: len(own)] = own
+            whole = -(-self.classes // GROUP) * GROUP
+            groups = _padded(self.targets(), whole).split(GROUP)
+            for g, part in enumerate(groups):
                 if g not in self._solved or not torch.equal(self._solved[g][0], part):
                     self._solved[g] = part, torch.cholesky_solve(part.T, factor).T
-            solved = torch.cat([self._solved[g][1] for g in range(groups)])[: self.classes]
-            bias = -(solved * means).sum(1) / 2
-            self._weights = solved, bias.masked_fill(self.counts == 0, -torch.inf)
+            solved = torch.cat([self._solved[g][1] for g in range(len(groups))])[: self.classes]
+            self._weights = solved, self.bias(solved).masked_fill(self.counts == 0, -torch.inf)
             self._stale = False
         return self._weights
 

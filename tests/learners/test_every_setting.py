@@ -55,6 +55,11 @@ WITHOUT: dict[str, str] = {
     "mose.retrieval": "the method itself says which classes are drawn",
     "co2l.teacher_mode": "tells batch norm apart, which the MLP has not (test_co2l.py)",
 }
+# Methods that train nothing: what steers training has no effect on them.
+FIXED = ("fecam", "knn", "ncm", "ranpac", "slda")
+TRAINING = set(SHARED) - {"memory", "width"}
+WITHOUT |= {f"{m}.{name}": "nothing is trained" for m in FIXED for name in TRAINING}
+WITHOUT |= {f"{m}.memory": "a memory is refused (test_fixed.py)" for m in ("fecam", "ncm")}
 
 
 def other(kind: type[Settings], name: str, value: Any) -> Any:
