@@ -106,7 +106,7 @@ class Fecam(FixedLearner[FixedSettings]):
     title = "Mahalanobis distances with class covariances"
     paper = "Goswami et al., FeCAM: Exploiting the Heterogeneity of Class Distributions"
     year = 2023
-    own_readout = "mahalanobis"
+    own_readout = "distance"
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -127,4 +127,4 @@ class Fecam(FixedLearner[FixedSettings]):
 
     def readouts(self) -> dict[str, Readout]:
         found = self.statistics
-        return {"mahalanobis": plain(found.scores, lambda: at_means(found.means))}
+        return {"distance": plain(found.scores, lambda: at_means(found.means))}

@@ -1,4 +1,4 @@
-"""k nearest neighbours: the memory's images vote, in the space of a fixed encoder.
+"""kNN: the nearest neighbours in the memory (Fix and Hodges 1951), in the space of a fixed encoder.
 
     score_c(x) = sum over the k nearest of the memory, those of class c, of 1 / |h(x) - h(x_i)|
 

@@ -56,7 +56,7 @@ class Ncm(FixedLearner[FixedSettings]):
     title = "Nearest class mean"
     paper = "Mensink et al., Distance-Based Image Classification: Generalizing to New Classes"
     year = 2013
-    own_readout = "mean"
+    own_readout = "nearest"
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -78,4 +78,4 @@ class Ncm(FixedLearner[FixedSettings]):
         def scores(z: Tensor) -> Tensor:
             return -torch.cdist(z.double(), self.sums.means).square().float()
 
-        return {"mean": plain(scores, lambda: at_means(self.sums.means))}
+        return {"nearest": plain(scores, lambda: at_means(self.sums.means))}

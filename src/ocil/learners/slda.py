@@ -37,7 +37,7 @@ class Slda(FixedLearner[FixedSettings]):
     paper = "Hayes and Kanan, Lifelong Machine Learning with Deep Streaming LDA"
     year = 2020
     memory_policy = "none, or a reservoir that chooses the shrinkage"
-    own_readout = "discriminant"
+    own_readout = "linear"
     statistics = ClassMoments
 
     def __init__(self, *given: Any) -> None:

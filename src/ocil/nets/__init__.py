@@ -78,9 +78,8 @@ def build(
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
     `width` None or 0 means the network's own: 400 hidden units, nf = 20 channels, 250 filters,
-    2 000 random features. `precision`
-    bfloat16 halves the width of the convolutions' numbers. `standard`: mean and deviation of each
-    channel, for a network that standardizes its images itself.
+    2 000 random features. `precision` bfloat16 halves the width of the convolutions' numbers.
+    `standard`: mean and deviation of each channel, for a network that standardizes its images.
     """
     if name == "module" and (init != "torch" or standard):
         raise OcilError(
@@ -116,10 +115,10 @@ def build(
 
 
 def is_frozen(name: str) -> bool:
-    """Whether the network `name` has no weights to train: the identity, a frozen module."""
+    """Whether the network `name` has no weights to train: a fixed encoder, a frozen module."""
     if name == "module":
         return not any(weight.requires_grad for weight in offered().parameters())
-    return name == "identity"
+    return name in ("identity", "patches", "random")
 
 
 def _named(
