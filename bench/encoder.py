@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil import nets
-from ocil.nets.patches import CONTRAST, THRESHOLD, Patches
+from ocil.nets.patches import CONTRAST, Patches
 
 IMAGES = 16
 
@@ -30,7 +30,7 @@ def plain_chain(net: Patches, x: Tensor) -> Tensor:
     columns = columns / (columns.square().mean(1, keepdim=True) + CONTRAST).sqrt()
     maps = torch.matmul(net.filters, columns) + net.offset
     maps = maps.unflatten(2, [n - net.side + 1 for n in x.shape[2:]])  # (n, F, rows, columns)
-    up, down = (maps - THRESHOLD).relu(), (-maps - THRESHOLD).relu()
+    up, down = (maps - net.threshold).relu(), (-maps - net.threshold).relu()
     found = [
         part[..., rows, columns].mean((2, 3))
         for rows, columns in net.regions

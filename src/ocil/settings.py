@@ -65,7 +65,8 @@ class Settings(Checked):
     net: str = "mlp"
     """Feature extractor: mlp, resnet18, resnet18-global or identity; fixed: patches, random."""
     width: int = 0
-    """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18, 250 for patches)."""
+    """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18, for patches the filters
+    that make 2 400 features)."""
     init: Literal["torch", "kaiming", "xavier"] = "torch"
     """Initial weights of the net: torch's own, Kaiming's by fan-out (convolutions), Xavier's
     (linear layers)."""

@@ -18,10 +18,10 @@ from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.fecam import ClassScatters, normalised
 from ocil.learners.ranpac import RidgeMoments
+from ocil.moments.shrinkage import GRID
 from ocil.nets.foreign import offering
 from ocil.run.reading import read_record
 from ocil.session import Session
-from ocil.shrinkage import GRID
 
 METHODS = ("fecam", "knn", "ncm", "ranpac", "slda")
 
@@ -50,8 +50,9 @@ def fed(made: Session, n: int, size: int, start: int = 0) -> Session:
 
 
 def tensors(made: Session) -> dict[str, Tensor]:
-    """The state but for what depends on the number of calls."""
-    return {k: v for k, v in made.state().tensors.items() if k != "learner.counts"}
+    """The state but for what depends on the calls: images encoded, and the order of later draws."""
+    calls = ("learner.counts", "learner.memory.place")
+    return {k: v for k, v in made.state().tensors.items() if k not in calls}
 
 
 def assert_equal(one: Session, other: Session) -> None:
@@ -78,19 +79,18 @@ def test_every_check_on_every_encoder(
 
 
 @pytest.mark.parametrize("net", ["patches", "random"])
-@pytest.mark.parametrize("method", ["fecam", "ncm", "ranpac", "slda"])
-def test_equal_bits_in_any_chunking(method: str, net: str) -> None:
-    for n in (10, 45, 400):
-        one = fed(session(method, net), n, 10)
-        for size in (7, 500):
-            other = fed(session(method, net), n, size)
-            if method == "fecam":  # its update is exact only up to rounding
-                assert torch.equal(tensors(one)["learner.model.net.shift"],
-                                   tensors(other)["learner.model.net.shift"])  # fmt: skip
-            else:
-                assert_equal(one, other)
+@pytest.mark.parametrize(
+    ("method", "memory"),
+    [("fecam", None), ("ncm", None), ("ranpac", None), ("slda", None), ("slda", 30), ("knn", 30)],
+)
+def test_equal_bits_in_any_chunking(method: str, memory: int | None, net: str) -> None:
+    for n in (10, 45, 640):
+        one = fed(session(method, net, memory=memory), n, 10)
+        for size in (7, 1000):
+            other = fed(session(method, net, memory=memory), n, size)
+            assert_equal(one, other)
         x = checks.images([0, 1, 2])
-        torch.testing.assert_close(one.learner.scores(x), other.learner.scores(x))
+        assert torch.equal(one.learner.scores(x), other.learner.scores(x))
 
 
 @pytest.mark.parametrize("net", ["patches", "random"])
@@ -133,18 +133,26 @@ def test_raw_images_are_state_until_they_are_dropped() -> None:
     assert learner.moments.total == 320
 
 
-def test_saved_without_samples_it_answers_the_same_and_keeps_its_encoder() -> None:
-    made = fed(session("slda"), 60, 10)
-    other = session("slda")
+@pytest.mark.parametrize("method", ["slda", "ranpac", "ncm", "fecam"])
+@pytest.mark.parametrize("memory", [None, 20])
+def test_saved_without_samples_it_holds_none_and_keeps_its_encoder(
+    method: str, memory: int | None
+) -> None:
+    if memory and method in ("ncm", "fecam"):
+        return
+    made, other = fed(session(method, memory=memory), 130, 10), session(method, memory=memory)
     state = made.state(samples=False)
-    assert not any("column" in name for name in state.tensors)
+    held = ("column", ".rows", ".kept", ".labels")
+    assert not [k for k, v in state.tensors.items() if any(h in k for h in held) and v.numel()]
     other.load(state)
-    x = checks.images([0, 1, 2])
-    assert torch.equal(made.learner.scores(x), other.learner.scores(x))
-    fed(other, 350, 10, start=60)
+    x = torch.cat([checks.images([0, 1, 2], seed=i) for i in range(900, 920)])
+    one, two = made.learner.scores(x), other.learner.scores(x)
+    assert float((one.argmax(1) == two.argmax(1)).float().mean()) > 0.95
+    fed(other, 350, 10, start=130)
     net: Any = other.learner.model.net
     assert int(net.fitted) == 40
-    assert other.learner.moments.total == 350  # type: ignore[attr-defined]
+    whole = fed(session(method, memory=memory), 350, 10)
+    assert other.learner.classes == whole.learner.classes
 
 
 def test_a_second_epoch_is_passed_over() -> None:
@@ -159,14 +167,33 @@ def test_with_a_memory_its_images_choose_and_no_features_are_kept(method: str) -
     made = fed(session(method, memory=50), 400, 10)
     moments = made.learner.moments  # type: ignore[attr-defined]
     assert len(made.learner.memory) == 50
-    assert len(moments.kept) == 0
-    assert float(moments.choice[1]) >= 256
+    assert len(moments.kept.kept) == 0
+    assert float(moments.choice[1]) == 300
 
 
 @pytest.mark.parametrize("method", ["ncm", "fecam"])
 def test_a_memory_that_would_serve_nothing_is_refused(method: str) -> None:
     with pytest.raises(OcilError, match=f"{method} keeps no memory, but memory is 20; leave"):
         session(method, memory=20)
+
+
+def test_randumb_is_a_preset_of_slda() -> None:
+    values, used = registry.resolve("slda", {"preset": "randumb", "data": "digits"})
+    assert used == "randumb"
+    assert (values["net"], values["random.kind"]) == ("random", "fourier")
+    made = fed(Session("slda", registry.make_settings("slda", values | {"width": 300}), (1, 8, 8)),
+               90, 10)  # fmt: skip
+    labels = [0, 1, 2] * 5
+    answers = made.learner.scores(checks.images(labels, seed=999)).argmax(1)
+    assert int((answers == torch.tensor(labels)).sum()) >= 14
+
+
+@pytest.mark.parametrize(
+    ("net", "given"), [("random", {"patches.pool": 3}), ("patches", {"random.kind": "fourier"})]
+)
+def test_options_of_another_encoder_are_refused(net: str, given: dict[str, Any]) -> None:
+    with pytest.raises(OcilError, match=f"has no effect with net = {net}"):
+        registry.resolve("slda", {"net": net} | given)
 
 
 def test_neighbours_need_a_memory() -> None:
@@ -273,7 +300,8 @@ def test_a_classifier_of_vectors(tmp_path: Path) -> None:
         again = load(tmp_path / "model.ocil")
         assert np.array_equal(model.scores(x), again.scores(x))
         model.save(tmp_path / "bare.ocil", memory=False)
-        assert np.array_equal(model.scores(x), load(tmp_path / "bare.ocil").scores(x))
+        bare = load(tmp_path / "bare.ocil")
+        assert (model.predict(x) == bare.predict(x)).mean() > 0.98
 
 
 def test_slda_on_digits_with_patches(ocil: Callable[..., Any], tmp_path: Path) -> None:

@@ -57,6 +57,36 @@ def test_against_the_plain_chain(shape: tuple[int, ...]) -> None:
     assert (net.features == 12 * 2 * 9) == (shape == (1, 28, 28))
 
 
+def test_every_option_does_what_it_says() -> None:
+    shape, x = (3, 16, 16), images(4, (3, 16, 16))
+    options = patches.PatchSettings(size=4, pool=3, threshold=0.5, mirror="no")
+    net = Patches(shape, 7, options)
+    net.fit(x)
+    assert net.features == 2 * 9 * 7
+    assert net.filters.shape == (7, 3 * 4 * 4)
+    assert not torch.equal(net(x), net(x.flip(3)))
+    usual, other = Patches(shape, 7), Patches(shape, 7, patches.PatchSettings(threshold=0.5))
+    other.seed.copy_(usual.seed)
+    for each in (usual, other):
+        each.fit(x)
+    assert torch.equal(usual.filters, other.filters)
+    assert not torch.equal(usual(x), other(x))
+    torch.testing.assert_close(usual(x), usual(x.flip(3)), rtol=1e-4, atol=1e-4)
+    grey = Patches((1, 16, 16), 7, patches.PatchSettings(mirror="yes"))
+    grey.fit(x[:, :1])
+    torch.testing.assert_close(grey(x[:, :1]), grey(x[:, :1].flip(3)), rtol=1e-4, atol=1e-4)
+
+
+def test_without_a_width_there_are_as_many_filters_as_make_2400_features() -> None:
+    assert [Patches(shape).features for shape in SHAPES[:3]] == [2400, 2394, 2400]
+
+
+@pytest.mark.parametrize("options", [{"size": 20}, {"pool": 12}, {"size": 9}])
+def test_options_that_leave_no_place_are_one_sentence(options: dict[str, int]) -> None:
+    with pytest.raises(OcilError, match=r"too few for .* regions; lower patches.size or"):
+        Patches((3, 9, 30), 5, patches.PatchSettings(**options))  # type: ignore[arg-type]
+
+
 def test_every_place_is_in_one_region() -> None:
     for shape in SHAPES:
         net = built(shape)

@@ -1,4 +1,4 @@
-"""Random ReLU features against their formula in float64."""
+"""Random features against their formula in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil import nets
-from ocil.nets.random_features import RandomFeatures
+from ocil.nets.random_features import RandomFeatures, RandomSettings
 
 
 def built(dim: int, width: int = 40, seed: int = 0) -> RandomFeatures:
@@ -41,6 +41,22 @@ def test_against_the_formula() -> None:
     z = net(x)
     assert float(z.mean(0).abs().max()) < 1e-4
     assert 0.9 < float(z.std(0).median()) < 1.05
+
+
+def test_fourier_features_stand_for_a_gaussian_kernel() -> None:
+    net = nets.build(
+        "random",
+        (8,),
+        width=20_000,
+        generator=torch.Generator().manual_seed(0),
+        options=RandomSettings(kind="fourier"),
+    )
+    assert isinstance(net, RandomFeatures)
+    x = torch.randn(12, 8, generator=torch.Generator().manual_seed(2))
+    z = net(x)  # before it is fitted: cos(W x + b)
+    found = 2 * z @ z.T / 20_000
+    wanted = (-torch.cdist(x, x).square() / 8).exp()
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0.03)
 
 
 def test_embeddings_of_unit_length_keep_their_shape() -> None:

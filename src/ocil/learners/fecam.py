@@ -69,19 +69,16 @@ class ClassScatters(Values):
         self.scatters = torch.zeros(0, self.dim, self.dim, device=self.device)
 
     def add(self, z: Tensor, y: Tensor) -> None:
-        """Count z (n, d) of classes y (n,), by the update of Chan et al. 1979."""
+        """Count z (n, d) of classes y (n,), one by one: S_c += (x - mu_c)(x - mu_c')' (Welford)."""
         more = max(0, int(y.max()) + 1 - len(self.counts))
         self.counts = F.pad(self.counts, (0, more))
         self.means = F.pad(self.means, (0, 0, 0, more))
         self.scatters = F.pad(self.scatters, (0, 0, 0, 0, 0, more))
-        for c in y.unique().tolist():
-            rows = z[y == c].double()
-            n, m, mean = self.counts[c], len(rows), rows.mean(0)
-            apart, centred = mean - self.means[c], rows - mean
-            new = centred.T @ centred + torch.outer(apart, apart) * (n * m / (n + m))
-            self.scatters[c] += new.float()
-            self.means[c] += apart * (m / (n + m))
-            self.counts[c] += m
+        for row, c in zip(z.double(), y.tolist(), strict=True):
+            self.counts[c] += 1
+            before = row - self.means[c]
+            self.means[c] += before / self.counts[c]
+            self.scatters[c] += torch.outer(before, row - self.means[c]).float()
 
     def scores(self, z: Tensor) -> Tensor:
         """(n, d) -> (n, C)."""

@@ -23,7 +23,9 @@ from ocil.learners.parts import Weights
 from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.learners.replay import CHUNK, as_float
 from ocil.memory import Memory
-from ocil.settings import Settings
+from ocil.nets.patches import PatchSettings
+from ocil.nets.random_features import RandomSettings
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 STAGES = (1, 10, 40, 300)  # samples after which the encoder is made
@@ -35,6 +37,8 @@ class FixedSettings(Settings):
     """Images kept beside the statistics, none by default."""
     net: str = "patches"
     """Fixed encoder: patches (images), random (vectors), identity, or another net as it starts."""
+    patches: PatchSettings = setting(PatchSettings(), only={"net": ["patches"]})
+    random: RandomSettings = setting(RandomSettings(), only={"net": ["random"]})
 
 
 class FixedLearner(Learner[S]):
@@ -58,6 +62,7 @@ class FixedLearner(Learner[S]):
             precision=settings.precision,
             init=settings.init,
             standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
+            options=getattr(settings, settings.net, None),
         )
         self.model = Headless(net, generators["init"]).to(self.device).requires_grad_(False).eval()
         self.dim = self.model.head.features
@@ -93,10 +98,10 @@ class FixedLearner(Learner[S]):
     def step(self, batch: Batch) -> Report:
         if batch.epoch:
             return {}
+        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
         x, y = self.renew(batch.x.to(self.device), batch.y.to(self.device))
         self.backbone_images += len(x)
         self.count(self.encode(x), y)
-        self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
         return {}
 
     def renew(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +122,7 @@ class FixedLearner(Learner[S]):
             x = torch.cat([first.columns["x"][held], x[len(slots) :]])
             y = torch.cat([first.columns["y"][held], y[len(slots) :]])
             if stage == STAGES[-1]:
-                first.__init__(first.capacity, self.device)
+                self.first = self.parts["first"] = Memory(first.capacity, self.device)
         return x, y
 
     # ---------------------------------------------------------------- reading

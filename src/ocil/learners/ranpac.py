@@ -19,12 +19,14 @@ task's samples. Class counts weigh, as there: a class with few samples has small
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 
 from ocil.learners.slda import Slda
 from ocil.moments import ClassMoments
-from ocil.shrinkage import GRID
+from ocil.moments.shrinkage import GRID, spectrum
 
 
 class RidgeMoments(ClassMoments):
@@ -32,15 +34,17 @@ class RidgeMoments(ClassMoments):
 
     def covariance(self) -> Tensor:
         """G / n (d, d), of the samples in the second moment."""
-        return self.second.double() / max(1, self.total - self.pending)
+        return self.second.whole().div_(max(1, self.total - self.pending))
 
-    def targets(self) -> Tensor:
-        """C / n (classes, d)."""
-        sums = self.sums - self.counts[:, None] * self.shift.double()
-        return sums / max(1, self.total)
+    def targets(self, part: slice) -> Tensor:
+        """C (c, d) of some classes."""
+        return self.sums[part] - self.counts[part, None] * self.shift.double()
 
-    def bias(self, weight: Tensor) -> Tensor:
+    def bias(self, weight: Tensor, target: Tensor) -> Tensor:
         return weight.new_zeros(len(weight))
+
+    def scores(self, z: Tensor) -> Tensor:
+        return super().scores(z) / max(1, self.total)
 
     def losses(self, z: Tensor, y: Tensor) -> Tensor:
         """Squared error of each sample without it, (y_hat - g y) / (1 - g) - y, for each rho.
@@ -48,12 +52,13 @@ class RidgeMoments(ClassMoments):
         g = h' (G + lambda I)^-1 h is the weight of the sample in its own prediction (PRESS,
         Allen 1974), lambda = n tr(G/n)/d rho / (1 - rho).
         """
-        values, basis = torch.linalg.eigh(self.covariance())
-        x, c = z @ basis, self.targets() @ basis  # (m, d), (C, d)
-        one_hot = torch.zeros(len(z), len(c)).to(z).scatter_(1, y[:, None], 1.0)
+        values, basis = spectrum(self.covariance())
+        c = self.targets(slice(None)) / self.total
+        x, c = (rows.to(basis) @ basis for rows in (z, c))  # (m, d), (C, d)
+        one_hot = torch.zeros(len(z), len(c)).to(x).scatter_(1, y[:, None], 1.0)
         found = []
         for rho in GRID:
-            inverse = 1 / (values.clamp(min=0) + values.mean() * rho / (1 - rho))
+            inverse = 1 / (values + values.mean() * rho / (1 - rho))
             own = (x.square() * inverse).sum(1, keepdim=True) / self.total
             left_out = ((x * inverse) @ c.T - own * one_hot) / (1 - own)
             found.append((left_out - one_hot).square().sum(1).mean())
@@ -67,4 +72,5 @@ class Ranpac(Slda):
     year = 2023
     memory_policy = "none, or a reservoir that chooses the ridge"
     own_readout = "ridge"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     statistics = RidgeMoments

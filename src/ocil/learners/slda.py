@@ -17,18 +17,24 @@ No gradient, no replay, one pass, any order of the classes; nothing is forgotten
 Differs from the reference code: the encoder is made from the stream where no trained one is given;
 S is the exact within-class covariance of all samples (there a running update), and rho is chosen by
 leave-one-out loss (there 1e-4), of the memory's images where `memory` is given, else of features
-that are kept.
+that are kept. Preset `randumb` is RanDumb (Prabhu et al., NeurIPS 2024): random Fourier features of
+the pixels, here 4 000 of them (32 MB of moments) where the original has 25 000 (1.25 GB).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ocil.learners.fixed import FixedLearner, FixedSettings, at_means, plain
+from ocil.learners.learner import Report
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments
+from ocil.stream import Batch
+
+RANDUMB = {"net": "random", "random.kind": "fourier", "width": 4000}
 
 
 class Slda(FixedLearner[FixedSettings]):
@@ -38,6 +44,7 @@ class Slda(FixedLearner[FixedSettings]):
     year = 2020
     memory_policy = "none, or a reservoir that chooses the shrinkage"
     own_readout = "linear"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "randumb": RANDUMB}
     statistics = ClassMoments
 
     def __init__(self, *given: Any) -> None:
@@ -49,9 +56,18 @@ class Slda(FixedLearner[FixedSettings]):
     def restart(self) -> None:
         self.moments.reset()
 
+    def step(self, batch: Batch) -> Report:
+        """In pieces that end where the memory chooses: it holds the same whatever the batches."""
+        whole, at = len(batch.y), 0
+        while at < whole:
+            end = at + max(1, self.moments.until_due) if self.memory.capacity else whole
+            super().step(replace(batch, x=batch.x[at:end], y=batch.y[at:end]))
+            at = end
+        return {}
+
     def count(self, z: Tensor, y: Tensor) -> None:
         self.moments.add(z, y)
-        if len(self.memory) and self.moments.due:
+        if len(self.memory) and self.moments.until_due <= 0:
             self.moments.choose(*self.held_features())
 
     def readouts(self) -> dict[str, Readout]:

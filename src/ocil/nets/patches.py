@@ -7,8 +7,9 @@ images of the stream:
     r = W Z (p - m),   Z = E diag((l + 0.1)^-1/2) E',  C = E diag(l) E' the patches' covariance
     features: mean of max(r - t, 0) and of max(-r - t, 0) over each of g x g regions, t = 0.25
 
-W are F random whitened patches of unit length, m the mean patch. The features of a colour image are
-the mean of those of it and of its mirror image; grey ones are often characters, which have none.
+W are F random whitened patches of unit length, m the mean patch; g is 2, for grey images of 16
+pixels and more 3. The features of a colour image are the mean of those of it and of its mirror
+image; grey ones are often characters, which have none.
 Images above 64 pixels are averaged down to 64. The features are shifted and scaled to mean 0 and
 deviation 1 over the images that made the dictionary.
 
@@ -21,18 +22,37 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.errors import OcilError
+from ocil.fields import setting
 
 LARGEST, SMALLEST = 64, 8  # pixels a side
 SIDE = 6  # of a patch, less for small images
+FEATURES = 2400  # of a width that is not given: their moments are 12 MB
 SAMPLED = 60_000  # patches whose mean and covariance whiten
 FLAT = 1e-4  # variance of a patch below which it is left out of them
-CONTRAST, WHITEN, THRESHOLD = 100 / 255**2, 0.1, 0.25
+CONTRAST, WHITEN = 100 / 255**2, 0.1
+
+
+@dataclass(frozen=True)
+class PatchSettings:
+    """Group `patches` of the settings."""
+
+    size: int | Literal["auto"] = setting("auto", low=2)
+    """Pixels along a side of a patch; auto: 6, fewer for images below 20 pixels."""
+    pool: int | Literal["auto"] = setting("auto", low=1)
+    """Regions along a side over which responses are averaged; auto: 3 for grey images of 16 pixels
+    and more, else 2."""
+    threshold: float = 0.25
+    """What a response must exceed to count."""
+    mirror: Literal["auto", "yes", "no"] = "auto"
+    """Average the features of an image and its mirror image; auto: of colour images."""
 
 
 class Patches(nn.Module):
@@ -45,21 +65,31 @@ class Patches(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shape: Sequence[int], width: int) -> None:
+    def __init__(
+        self, shape: Sequence[int], width: int = 0, options: PatchSettings | None = None
+    ) -> None:
         super().__init__()
         if len(shape) != 3 or min(shape[1:]) < SMALLEST:
             raise OcilError(
                 f"The network patches is for images of {SMALLEST} pixels a side and more, and the "
                 f"items have shape {tuple(shape)}; use --net random."
             )
+        options = options or PatchSettings()
         channels, *size = shape
         by = max(1.0, max(size) / LARGEST)
         rows, columns = (max(SMALLEST, round(n / by)) for n in size)
-        self.size = rows, columns
-        self.side = min(SIDE, (min(self.size) + 4) // 4)
-        self.mirror = channels > 1
-        grid = 2 if self.mirror or min(self.size) < 16 else 3
+        self.size, self.threshold = (rows, columns), options.threshold
+        smaller, grey = min(self.size), channels == 1
+        self.side = min(SIDE, (smaller + 4) // 4) if options.size == "auto" else options.size
+        grid = (3 if grey and smaller >= 16 else 2) if options.pool == "auto" else options.pool
+        self.mirror = not grey if options.mirror == "auto" else options.mirror == "yes"
+        if (places := max(0, smaller - self.side + 1)) < grid:
+            raise OcilError(
+                f"Patches of {self.side} pixels have {places} places along a side of {smaller}, "
+                f"too few for {grid} regions; lower patches.size or patches.pool."
+            )
         self.regions = _regions([n - self.side + 1 for n in self.size], grid)
+        width = width or max(1, FEATURES // (2 * grid**2))
         numbers = channels * self.side**2
         self.features = 2 * len(self.regions) * width
         self.stage_features = (self.features,)
@@ -133,7 +163,7 @@ class Patches(nn.Module):
         for rows, columns in self.regions:
             patches = _normalised(windows[..., rows, columns].reshape(self.filters.shape[1], -1))
             r = torch.addmm(self.offset, self.filters, patches)  # (F, places)
-            r = F.softshrink(r, THRESHOLD)
+            r = F.softshrink(r, self.threshold)
             signed, size = r.mean(1), r.abs_().mean(1)
             found += [(size + signed) / 2, (size - signed) / 2]
         return torch.cat(found)

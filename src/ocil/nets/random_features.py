@@ -1,7 +1,8 @@
-"""Random ReLU features: a fixed encoder of vectors (Rahimi and Recht 2008; McDonnell et al. 2023).
+"""Random features: a fixed encoder of vectors (Rahimi and Recht 2007; McDonnell et al. 2023).
 
     u = clip((x - mean) / deviation, -5, 5)       over the first items of the stream
-    features: max(W u + b, 0),  W ~ N(0, 1/d),  b ~ N(0, 1/4)
+    relu:     max(W u + b, 0),  W ~ N(0, 1/d),  b ~ N(0, 1/4)
+    fourier:  cos(W u + b),     W ~ N(0, 2/d),  b ~ U(0, 2 pi): the kernel exp(-|u - v|^2 / d)
 
 then shifted and scaled to mean 0 and deviation 1 over those items. Vectors that all have length one
 are embeddings whose numbers are comparable: they keep their shape, u = sqrt(d) x. An item is
@@ -12,11 +13,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 CLIP = 5.0
+
+
+@dataclass(frozen=True)
+class RandomSettings:
+    """Group `random` of the settings."""
+
+    kind: Literal["relu", "fourier"] = "relu"
+    """Random features: relu of random directions, or Fourier's, which stand for a Gaussian
+    kernel."""
 
 
 class RandomFeatures(nn.Module):
@@ -30,15 +42,21 @@ class RandomFeatures(nn.Module):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shape: Sequence[int], width: int) -> None:
+    def __init__(
+        self, shape: Sequence[int], width: int, options: RandomSettings | None = None
+    ) -> None:
         super().__init__()
+        self.kind = (options or RandomSettings()).kind
         dim = math.prod(shape)
         self.features = width
         self.stage_features = (width,)
         self.standard: nn.Module = nn.Identity()
         self.register_buffer("fitted", torch.zeros((), dtype=torch.int64))  # items
-        self.register_buffer("weight", torch.randn(width, dim) / dim**0.5)
-        self.register_buffer("bias", torch.randn(width) / 2)
+        weight, bias = torch.randn(width, dim) / dim**0.5, torch.randn(width) / 2
+        if self.kind == "fourier":
+            weight, bias = weight * 2**0.5, torch.rand(width) * (2 * math.pi)
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("gain", torch.ones(dim))
         self.register_buffer("shift", torch.zeros(width))
@@ -69,8 +87,9 @@ class RandomFeatures(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, features)."""
         u = (self.standard(x).flatten(1) - self.mean).mul_(self.gain).clamp_(-CLIP, CLIP)
-        found = [torch.addmv(self.bias, self.weight, row) for row in u]
-        return (torch.stack(found).relu_() - self.shift).mul_(self.scale)
+        found = torch.stack([torch.addmv(self.bias, self.weight, row) for row in u])
+        found = found.relu_() if self.kind == "relu" else found.cos_()
+        return (found - self.shift).mul_(self.scale)
 
 
 def _inverse_deviation(rows: Tensor) -> Tensor:

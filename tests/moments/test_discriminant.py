@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.covariance import oas as sklearn_oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch import Tensor
 
-from ocil import shrinkage
-from ocil.moments import KEPT, ClassMoments
+from ocil.moments import ClassMoments, shrinkage
+from ocil.moments.kept import MOST
 
 
 def samples(
@@ -78,20 +77,6 @@ class Drawn:
         return self
 
 
-def test_the_first_guess_is_that_of_scikit_learn() -> None:
-    z, _ = samples(40, 15, 1, seed=2)
-    x = z.double() - z.double().mean(0)
-    _, rho = sklearn_oas(x.numpy(), assume_centered=True)
-    d, n = 15, 40  # scikit-learn leaves out the terms in 2/d of the paper
-    s = x.T @ x / n
-    tr, sq = float(s.trace()), float(s.square().sum())
-    theirs = (sq / d**2 + (tr / d) ** 2) / ((n + 1) * (sq / d**2 - tr**2 / d**3))
-    assert rho == pytest.approx(min(1.0, theirs))
-    paper = ((1 - 2 / d) * sq + tr**2) / ((n + 1 - 2 / d) * (sq - tr**2 / d))
-    assert shrinkage.oas(s, n) == pytest.approx(min(1.0, paper))
-    assert shrinkage.oas(torch.eye(3), 5) == 1.0
-
-
 def test_leaving_one_out_is_exact() -> None:
     """Every score, every rho, against statistics made anew without the sample."""
     z, y = samples(30, 6, 3, seed=3)
@@ -128,12 +113,6 @@ def test_the_loss_chooses_near_the_best() -> None:
     assert max(right.values()) - min(right.values()) > 0.03  # else the test says nothing
 
 
-def test_where_nothing_errs_the_largest_shrinkage_wins() -> None:
-    assert shrinkage.choose(torch.zeros(len(shrinkage.GRID))) == max(shrinkage.GRID)
-    losses = torch.linspace(0.1, 1.0, len(shrinkage.GRID))
-    assert shrinkage.choose(losses) == min(shrinkage.GRID)
-
-
 # ------------------------------------------------------------------ calls, order, merging
 
 
@@ -142,7 +121,7 @@ def test_equal_bits_in_any_chunking(size: int) -> None:
     z, y = samples(1300, 5, 3, seed=5)
     one, other = counted(z, y, 10), counted(z, y, size)
     assert float(one.choice[1]) > 0
-    assert len(one.kept) > KEPT // 4
+    assert len(one.kept.kept) > MOST // 4
     for name, value in one.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
     assert torch.equal(one.scores(z[:9]), other.scores(z[:9]))
@@ -196,6 +175,27 @@ def test_one_sample_and_classes_of_one_sample_are_nearest_means() -> None:
     assert moments.scores(torch.eye(3)).argmax(1).tolist() == [0, 1, 2]
 
 
+def test_only_what_changed_is_solved_anew_with_equal_bits() -> None:
+    """Weights that were brought up to date class by class are those of a state read afresh."""
+    z, y = samples(900, 6, 40, seed=11)
+    moments = counted(z[:880], y[:880])
+    for i in range(880, 900):
+        moments.scores(z[:1])
+        moments.add(z[i : i + 1], y[i : i + 1])
+    other = ClassMoments(6)
+    other.load_state_dict(moments.state_dict(), 40)
+    assert torch.equal(moments.scores(z), other.scores(z))
+
+
+def test_a_class_without_samples_is_never_the_answer() -> None:
+    z, y = samples(60, 4, 3, seed=12)
+    moments = ClassMoments(4)
+    moments.add(z, y + (y > 0).long())  # class 1 never came
+    scores = moments.scores(z)
+    assert bool((scores[:, 1] == -torch.inf).all())
+    assert not scores.isnan().any()
+
+
 # ------------------------------------------------------------------ state
 
 
@@ -225,6 +225,8 @@ def test_a_state_taken_up_goes_on_to_the_same_bits(at: int) -> None:
         ("kept_labels", lambda v: v + 100),
         ("choice", lambda v: -v),
         ("rows", lambda v: v[:1]),
+        ("second", lambda v: v[:-1]),
+        ("kept_at", lambda v: v.float()),
     ],
 )
 def test_a_state_that_is_not_sound_is_refused(name: str, change: object) -> None:
@@ -235,6 +237,19 @@ def test_a_state_that_is_not_sound_is_refused(name: str, change: object) -> None
     state[name] = change(state[name])  # type: ignore[operator]
     with pytest.raises(ValueError, match="moments"):
         ClassMoments(5).load_state_dict(state, 4)
+
+
+def test_without_samples_all_have_entered() -> None:
+    z, y = samples(290, 5, 4, seed=13)
+    moments = counted(z, y)
+    before = {k: v.clone() for k, v in moments.state_dict().items()}
+    bare = moments.state_dict(samples=False)
+    assert all(torch.equal(v, moments.state_dict()[k]) for k, v in before.items())
+    assert not any(len(bare[name]) for name in ("rows", "labels", "kept", "kept_labels", "kept_at"))
+    other = ClassMoments(5)
+    other.load_state_dict(bare, 4)
+    np.testing.assert_allclose(other.covariance().numpy(), within(z, y), atol=1e-5)
+    assert torch.equal(other.means, moments.means)
 
 
 def test_bytes_are_those_of_the_state() -> None:

@@ -29,6 +29,15 @@ def choose(losses: Tensor) -> float:
     return GRID[int(good.nonzero().max())]
 
 
+def spectrum(s: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (d,), none below 0, and vectors of S (d, d); in float32 where that saves time.
+
+    The grid's steps are a factor of two and more, so the choice does not need the last digits.
+    """
+    values, basis = torch.linalg.eigh(s if len(s) <= 1024 else s.float())
+    return values.clamp_(min=0), basis
+
+
 def left_out_losses(s: Tensor, means: Tensor, counts: Tensor, z: Tensor, y: Tensor) -> Tensor:
     """Log-loss (R,) of samples under the discriminant of all others, for each rho of the grid.
 
@@ -40,8 +49,9 @@ def left_out_losses(s: Tensor, means: Tensor, counts: Tensor, z: Tensor, y: Tens
     so in the basis of S the matrix is diagonal but for one rank, which Sherman and Morrison invert.
     Scores are judged at their best temperature: what they lack in calibration is no fault of rho.
     """
-    values, basis = torch.linalg.eigh(s)
-    values, x, m = values.clamp_(min=0), z @ basis, means @ basis  # (d,), (m, d), (C, d)
+    values, basis = spectrum(s)
+    x, m = (rows.to(basis) @ basis for rows in (z, means))  # (m, d), (C, d)
+    values, x, m = values.double(), x.double(), m.double()
     hot = torch.tensor(TEMPERATURES, dtype=x.dtype, device=x.device)[:, None, None]
     found = []
     for rho in GRID:
