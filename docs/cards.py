@@ -27,15 +27,17 @@ def card(method: str) -> str:
     title = re.split(r" \(|\.$| for a ", first)[0]
     about = f"{first}\n{rest}".strip()
     place = file.relative_to(ROOT).as_posix()
-    example = f"`ocil run {method} --data mnist --memory 500`; code: `{place}`"
+    memory = " --memory 500" if registry.info(method).fields["memory"].default else ""
+    example = f"`ocil run {method} --data mnist{memory}`; code: `{place}`"
     path = CARDS / f"{method}.md"
     present = path.read_text(encoding="utf-8") if path.is_file() else ""
     by_hand = present.partition(LINE)[2].lstrip()
-    return f"# {title}\n\n{example}\n\n{about}\n\n{cost(method)}\n{LINE}\n\n{by_hand}"
+    parts = [f"# {title}", example, about, *cost(method), LINE, by_hand]
+    return "\n\n".join(parts)
 
 
-def cost(method: str) -> str:
-    """What a step costs with each net it was measured with."""
+def cost(method: str) -> list[str]:
+    """What a step costs with each net it was measured with; none for a method that was not."""
     rows = [
         f"| {net} | {known['images']:g} | {known['time']:.2f} | {known['bytes'] / 1e6:.2f} |"
         for net in ("mlp", "resnet18")
@@ -46,7 +48,7 @@ def cost(method: str) -> str:
     )
     table = "\n".join([head, *rows])
     told = "One gradient step a batch of 10 + 64, measured by `bench/methods.py`."
-    return f"## Cost of a step\n\n{told}\n\n{table}\n"
+    return ["## Cost of a step", told, table] if rows else []
 
 
 if __name__ == "__main__":

@@ -240,7 +240,8 @@ class Classifier(Estimator):
 
         `memory=False` leaves them and pending samples out: the file predicts the same, but goes
         on learning with an empty memory. (The mixtures of otc still hold features of the latest
-        samples; with net="identity" those are the vectors themselves, at unit length.)
+        samples; with net="identity" those are the vectors themselves, at unit length. Statistics
+        such as those of slda take up the samples that wait, so scores change as by another batch.)
         """
         self._check_whole()
         learner = self._learned.session.learner if self._learned else None

@@ -279,7 +279,10 @@ def _check_sizes(
     if module is None:
         with torch.device("meta"):
             seed = torch.Generator(device="cpu").manual_seed(0)
-            net = nets.build(settings.net, form.shape, width=settings.width, generator=seed)
+            own = getattr(settings, settings.net, None)  # the group of the net's options
+            net = nets.build(
+                settings.net, form.shape, width=settings.width, generator=seed, options=own
+            )
         wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     else:
         wanted = {f"module.{n}": tuple(v.shape) for n, v in module.state_dict().items()}

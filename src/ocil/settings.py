@@ -63,9 +63,10 @@ class Settings(Checked):
     limit_per_class: int | None = setting(None, low=1, costs=False)
     """Use only this many training images of each class: for cheap trials."""
     net: str = "mlp"
-    """Feature extractor: mlp, resnet18, resnet18-global or identity."""
+    """Feature extractor: mlp, resnet18, resnet18-global or identity; fixed: patches, random."""
     width: int = 0
-    """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18)."""
+    """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18, for patches the filters
+    that make 2 400 features)."""
     init: Literal["torch", "kaiming", "xavier"] = "torch"
     """Initial weights of the net: torch's own, Kaiming's by fan-out (convolutions), Xavier's
     (linear layers)."""

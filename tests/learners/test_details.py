@@ -150,7 +150,7 @@ def test_every_shallower_expert_of_mose_teaches(learner: Make, batches: Batches)
 
 
 @pytest.mark.parametrize("method", registry.names())
-def test_a_read_out_by_class_means_says_that_it_needs_the_memory(method: str) -> None:
+def test_a_read_out_by_means_or_neighbours_says_that_it_needs_the_memory(method: str) -> None:
     readouts = checks.make(registry.get(method)).learner.readouts()
     for name, readout in readouts.items():
-        assert readout.needs_memory == name.endswith("mean"), name
+        assert readout.needs_memory == name.endswith(("mean", "neighbours")), name

@@ -34,6 +34,8 @@ NEEDS: dict[str, dict[str, Any]] = {
     "otc.window.queue": EARLY | {"window.queue": 16, "window.points": 4},
     "otc.window.points": EARLY | {"window.points": 4}, "otc.components": EARLY,
     "geodl.adaptive": {"classes_per_task": 3},
+    **{f"patches.{name}": {"net": "patches"} for name in ("size", "pool", "threshold", "mirror")},
+    "random.kind": {"net": "random"},
 }  # fmt: skip
 # Other values than the next best, which would change nothing in so short a stream.
 OTHER: dict[str, Any] = {
@@ -44,6 +46,7 @@ OTHER: dict[str, Any] = {
     "co2l.linear_batch": 4, "geodl.subspace": 2, "gsa.current": 2, "gsa.warmup": 1,
     "projection": 4, "replay_per_class": 1, "onpro.guided": 1.0, "onpro.mixup": 1.0,
     "sbs.quick": 0.8, "sbs.slow": 0.8, "sbs.enough": 1,
+    "patches.size": 4, "patches.pool": 3, "patches.mirror": "yes",
 }  # fmt: skip
 # By their nature without effect, each with its reason.
 WITHOUT: dict[str, str] = {
@@ -55,6 +58,11 @@ WITHOUT: dict[str, str] = {
     "mose.retrieval": "the method itself says which classes are drawn",
     "co2l.teacher_mode": "tells batch norm apart, which the MLP has not (test_co2l.py)",
 }
+# Methods that train nothing: what steers training has no effect on them.
+FIXED = ("fecam", "knn", "ncm", "ranpac", "slda")
+TRAINING = set(SHARED) - {"memory", "width"}
+WITHOUT |= {f"{m}.{name}": "nothing is trained" for m in FIXED for name in TRAINING}
+WITHOUT |= {f"{m}.memory": "a memory is refused (test_fixed.py)" for m in ("fecam", "ncm")}
 
 
 def other(kind: type[Settings], name: str, value: Any) -> Any:

@@ -53,6 +53,11 @@ class ReplayLearner(Learner[S]):
             init=settings.init,
             standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
         )
+        if isinstance(net, nets.Fitted):
+            raise OcilError(
+                f"The network {settings.net} is fixed, and {self.method} trains its network; "
+                "choose another, such as --net resnet18, or another method, such as slda."
+            )
         self.model = self.build_model(net).to(self.device)
         self.optimizer = self.build_optimizer()
         self.average = WeightAverage(self.model, settings.ema) if settings.ema else None

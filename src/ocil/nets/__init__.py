@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,23 @@ from torch import Tensor, nn
 from ocil.errors import OcilError, suggest
 from ocil.nets.foreign import Foreign, offered
 from ocil.nets.mlp import MLP
+from ocil.nets.patches import Patches, PatchSettings
+from ocil.nets.random_features import RandomFeatures, RandomSettings
 from ocil.nets.resnet import ResNet18
 from ocil.nets.start import Standard, initialize
 
 DEFAULT_WIDTHS = {"mlp": 400, "resnet18": 20, "resnet18-global": 20, "identity": 0}
+DEFAULT_WIDTHS |= {"patches": 0, "random": 2000}
 NAMES = tuple(DEFAULT_WIDTHS)
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A network without trained weights that is made from the first items of a stream."""
+
+    fitted: Tensor  # 0-d, items that made it
+
+    def fit(self, x: Tensor) -> None: ...
 
 
 @runtime_checkable
@@ -62,12 +74,14 @@ def build(
     precision: str = "float32",
     init: str = "torch",
     standard: tuple[Sequence[float], Sequence[float]] | None = None,
+    options: PatchSettings | RandomSettings | None = None,
 ) -> nn.Module:
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
-    `width` None or 0 means the network's own: 400 hidden units, or nf = 20 channels. `precision`
-    bfloat16 halves the width of the convolutions' numbers. `standard`: mean and deviation of each
-    channel, for a network that standardizes its images itself.
+    `width` None or 0 means the network's own: 400 hidden units, nf = 20 channels, filters for 2 400
+    features, 2 000 random features. `options` are the network's own group of settings. `precision`
+    bfloat16 halves the width of the convolutions' numbers.
+    `standard`: mean and deviation of each channel, for a network that standardizes its images.
     """
     if name == "module" and (init != "torch" or standard):
         raise OcilError(
@@ -95,7 +109,7 @@ def build(
     # torch's layers initialise themselves from the global generator: lend it the seed, restore it
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        net = _named(name, shape, width, precision)
+        net = _named(name, shape, width, precision, options)
         initialize(net, name, init)
     if standard:
         net.standard = Standard(*standard)
@@ -103,17 +117,21 @@ def build(
 
 
 def is_frozen(name: str) -> bool:
-    """Whether the network `name` has no weights to train: the identity, a frozen module."""
+    """Whether the network `name` has no weights to train: a fixed encoder, a frozen module."""
     if name == "module":
         return not any(weight.requires_grad for weight in offered().parameters())
-    return name == "identity"
+    return name in ("identity", "patches", "random")
 
 
 def _named(
-    name: str, shape: Sequence[int], width: int, precision: str
-) -> MLP | Identity | ResNet18:
+    name: str, shape: Sequence[int], width: int, precision: str, options: Any
+) -> MLP | Identity | ResNet18 | Patches | RandomFeatures:
     if name == "mlp":
         return MLP(shape, width)
+    if name == "patches":
+        return Patches(shape, width, options)
+    if name == "random":
+        return RandomFeatures(shape, width, options)
     if name == "identity":
         return Identity(shape)
     pool = "global" if name == "resnet18-global" else "window"

@@ -1,0 +1,32 @@
+"""An even choice of the features of a stream, the same however they came in calls."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MOST = 512  # features kept at most; half of them at least
+SPREAD = 2654435761  # 2^32 over the golden ratio: multiples of it are evenly spread modulo 2^32
+
+
+class Kept:
+    """Features (m, d), their classes (m,) and their numbers in the stream (m,)."""
+
+    saved = ("kept", "kept_labels", "kept_at")
+
+    def __init__(self, dim: int, device: torch.device | str = "cpu") -> None:
+        self.kept = torch.zeros(0, dim, device=device)
+        self.kept_labels = torch.zeros(0, dtype=torch.int64, device=device)
+        self.kept_at = self.kept_labels.clone()
+
+    def add(self, rows: Tensor, labels: Tensor, at: Tensor, share: Tensor) -> None:
+        """Offer samples; `share` (0-d) of 2^32 is halved, in place, whenever there are too many."""
+        for name, more in zip(self.saved, (rows, labels, at), strict=True):
+            setattr(self, name, torch.cat([getattr(self, name), more]))
+        while True:
+            few = (self.kept_at * SPREAD % 2**32 < share).nonzero()[:, 0]
+            if len(few) <= MOST:
+                break
+            share /= 2
+        for name in self.saved:
+            setattr(self, name, getattr(self, name)[few])
