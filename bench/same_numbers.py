@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = re.compile(r"results/(.+/)?(RESULTS|PAPER)\.md")
 NAMES = {
-    "updates", "steps", "method", "settings", "read-out", "memory", "number", "setting", "compared",
+    "updates", "method", "settings", "read-out", "memory", "number", "setting", "compared",
     "choice", "components", "claim", "stream",
 }  # fmt: skip
 TITLES = {"Results", "The paper's numbers and claims"}  # of pages with more than one study
@@ -87,7 +87,7 @@ def facts(page: str) -> Iterator[Fact]:
         elif line.startswith("| "):
             cells = [today(cell.strip().strip("*")) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             if not columns:
-                columns = cells
+                columns = ["updates" if cell == "steps" else cell for cell in cells]
             elif set(line) - set("|:- "):
                 row = dict(zip(columns, cells, strict=True))
                 names = tuple(sorted((k, v) for k, v in row.items() if k in NAMES))

@@ -1,8 +1,8 @@
-"""Write the upper part of every card in docs/methods: `python docs/cards.py`.
+"""Write the cards of the methods: `python docs/cards.py`.
 
-It is the docstring of the method's module (idea, formula, symbols, differences) and what a step was
-measured to cost; what stands below the line is written by people and kept. A test says when a card
-is due.
+A card is the docstring of the method's module (idea, formula, symbols, differences), what a step
+was measured to cost, and whom to cite. Nothing in it is written by hand; a test says when one is
+due.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from ocil.learners import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 CARDS = ROOT / "docs" / "methods"
-LINE = "<!-- Above this line: made by docs/cards.py. Below: written by hand. -->"
 WITHOUT = {"finetune", "joint"}  # floor and ceiling need no card
 
 
 def card(method: str) -> str:
-    """The text of a card, with what is written by hand in the present one."""
+    """The text of a card."""
     file = ROOT / "src" / "ocil" / "learners" / f"{method.replace('-', '_')}.py"
-    told = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    first, _, rest = told.partition("\n")
-    title = re.split(r" \(|\.$| for a ", first)[0]
-    about = f"{first}\n{rest}".strip()
+    about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    first = about.partition("\n")[0]
     place = file.relative_to(ROOT).as_posix()
     memory = " --memory 500" if registry.info(method).fields["memory"].default else ""
-    example = f"`ocil run {method} --data mnist{memory}`; code: `{place}`"
-    path = CARDS / f"{method}.md"
-    present = path.read_text(encoding="utf-8") if path.is_file() else ""
-    by_hand = present.partition(LINE)[2].lstrip()
-    parts = [f"# {title}", example, about, *cost(method), LINE, by_hand]
-    return "\n\n".join(parts)
+    parts = [
+        f"# {first.partition(' (')[0]}",
+        f"`ocil run {method} --data mnist{memory}`; code: `{place}`",
+        about.strip().replace("docs/paper.md", "[docs/paper.md](../paper.md)"),
+        *cost(method),
+        f"## Citation\n\n{citation(method, first)}",
+    ]
+    if (ROOT / "docs" / f"{method}.md").is_file():
+        parts.insert(3, f"More: [options and details](../{method}.md).")
+    return "\n\n".join(parts) + "\n"
 
 
 def cost(method: str) -> list[str]:
@@ -49,6 +50,13 @@ def cost(method: str) -> list[str]:
     table = "\n".join([head, *rows])
     told = "One gradient step a batch of 10 + 64, measured by `bench/methods.py`."
     return ["## Cost of a step", told, table] if rows else []
+
+
+def citation(method: str, first: str) -> str:
+    """Authors and title as the method gives them; where it appeared, from the docstring's line."""
+    known = registry.info(method)
+    where = re.search(r", ((?:[A-Z]\w*[A-Z]|arXiv).*)\)", first)
+    return f"{known.paper}. {where[1] if where else known.year}."
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,8 +18,10 @@ import pytest
 
 import ocil as package
 from ocil import checks, learners
+from ocil.commands.figure import Kind
 from ocil.learners import registry
 from ocil.run.folder import RunFolder
+from ocil.study.grid import shipped
 from ocil.study.local import Job
 
 ROOT = Path(package.__file__).parents[2]
@@ -143,6 +145,15 @@ def test_cards_say_what_the_modules_say(monkeypatch: pytest.MonkeyPatch) -> None
     assert due == [], "run `python docs/cards.py`"
 
 
+@pytest.mark.parametrize("name", sorted(set(registry.built_in()) - {"finetune", "joint"}))
+def test_a_card_says_what_differs_what_it_costs_and_whom_to_cite(name: str) -> None:
+    card = (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")
+    assert re.search(r"Differs from|Ours by default", card)
+    assert re.search(r"^\| mlp \| \d+ \| [\d.]+ \| [\d.]+ \|$", card, re.MULTILINE)
+    cited = card.partition("## Citation\n\n")[2]
+    assert re.fullmatch(r"\w.+, .+\. (\w.* )?(\d{4}|\d{4}\.\d{5})\.\n", cited)
+
+
 def test_every_method_has_a_card() -> None:
     cards = {card.stem for card in (DOCS / "methods").glob("*.md")}
     assert cards - {"index"} == set(registry.names()) - {"finetune", "joint"}
@@ -203,3 +214,66 @@ def test_studies_of_the_page_on_the_paper(
     words = [word for change in few for word in ("--set", change)]
     assert ocil(*shlex.split(command)[1:], *words, "--out", tmp_path).code == 0
     assert list(tmp_path.glob("*/*/record.json"))
+
+
+# ------------------------------------------------------------------ words about results
+
+CODE = re.compile(r"`[^`]*`")
+# Decimals, percentages, counts of points and tables: numbers belong to what is made from records.
+NUMBER = re.compile(
+    r"\d\.\d|\d ?%|^\||\b(?:\d+|two|three|four|five|six|seven|eight|nine|ten) points?\b"
+    r"|\b\d+ of 100\b|\b(?:loses|has|ends at|falls to|against) \d",
+    re.MULTILINE,
+)
+WORDS = sorted((ROOT / "results").glob("*/README.md"))
+
+
+def hand_written() -> dict[str, str]:
+    """Where -> what people wrote about results."""
+    found = {page.parent.name: page.read_text(encoding="utf-8") for page in WORDS}
+    notes = tomllib.loads((ROOT / "results" / "notes.toml").read_text(encoding="utf-8"))
+    return found | {"notes.toml": "\n".join(note["sentence"] for note in notes["note"])}
+
+
+def unknown_names(words: str) -> list[str]:
+    """Settings (`name=value`, `--name`), studies and figures in code that do not exist today."""
+    settings = {name for method in registry.names() for name in registry.info(method).fields}
+    found = []
+    for code in CODE.findall(words):
+        for name in re.findall(r"(?<!\S)(?:--)?([a-z][\w.-]*)=|--([\w.-]+)", code.strip("`")):
+            known = (name[0] or name[1]).replace("-", "_")
+            found += [] if known in settings else [code]
+        asked = re.match(r"`ocil (study|figure) (\S+?)[ `]", code)
+        if asked and asked[2] not in (shipped() if asked[1] == "study" else get_args(Kind)):
+            found.append(code)
+    return found
+
+
+@pytest.mark.parametrize(("place", "words"), hand_written().items(), ids=hand_written())
+def test_words_about_results_have_no_numbers_and_todays_names(place: str, words: str) -> None:
+    assert NUMBER.findall(CODE.sub("", words)) == [], "numbers belong to generated tables"
+    assert unknown_names(words) == []
+    if place != "notes.toml":
+        assert "(RESULTS.md)" in words, "a reader looks for the numbers"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["OTC has 66.9 on average.", "two points above ER", "falls from 96 % to 63 %", "| er | 36 |",
+     "60 of 100 right", "ER has 97"],
+)  # fmt: skip
+def test_a_number_among_words_about_results_is_found(words: str) -> None:
+    assert NUMBER.search(CODE.sub("", words))
+
+
+def test_settings_are_no_results() -> None:
+    words = "500 images a class, memory 200, batches of 10 + 64, `lr=5e-4`, `ema=0.995`, seeds 100"
+    assert not NUMBER.search(CODE.sub("", words))
+    assert unknown_names(words) == []
+
+
+@pytest.mark.parametrize(
+    "code", ["`admission=flood, pairing=one`", "`--watched 16`", "`ocil study no-such`"]
+)
+def test_a_name_of_yesterday_is_found(code: str) -> None:
+    assert unknown_names(code)

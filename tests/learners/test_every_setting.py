@@ -20,8 +20,8 @@ DUAL = {"objective": "dual", "start.points": 6}
 TWICE = {"epochs": 2}
 EARLY = {"start.points": 6}
 NEEDS: dict[str, dict[str, Any]] = {
-    "momentum": {"optimizer": "sgd"}, "otc.redraw": {"updates": 2}, "offer_every_epoch": TWICE, "schedule": {"epochs": 4},
-    "ramp": TWICE,
+    "momentum": {"optimizer": "sgd"}, "offer_every_epoch": TWICE, "schedule": {"epochs": 4},
+    "ramp": TWICE, "otc.redraw": {"updates": 2},
     "onpro.mixup_top": {"mixup": 1.0}, "onpro.mixup_shape": {"mixup": 1.0, "guided": 1.0},
     "sbs.quick": {"enough": 1}, "sbs.slow": {"enough": 1}, "co2l": {"linear_epochs": 3},
     "aser": {"candidates": 9, "replay": 3},
@@ -40,7 +40,8 @@ NEEDS: dict[str, dict[str, Any]] = {
 # Other values than the next best, which would change nothing in so short a stream.
 OTHER: dict[str, Any] = {
     "augment": "affine", "memory": 9, "replay": 2, "otc.mixture_replay": 2,
-    "otc.dual.samples": 3, "otc.dual.least_points": 30, "otc.start.again": None, "otc.start.seeding": "random",
+    "otc.dual.samples": 3, "otc.start.again": None, "otc.start.seeding": "random",
+    "otc.dual.least_points": 30,
     "otc.window.queue": 8, "otc.start.points": 9, "held": 0.4,
     "aser.candidates": 4, "aser.neighbours": 1,
     "co2l.linear_batch": 4, "geodl.subspace": 2, "gsa.current": 2, "gsa.warmup": 1,

@@ -67,6 +67,17 @@ def test_a_page_a_study_with_tables_and_commands(results: Path) -> None:
     assert "`make results`" in found["spine"]
 
 
+def test_differences_that_three_common_seeds_give_stand_on_the_page(
+    results: Path, make_record: Make, write_record: Write
+) -> None:
+    assert "Paired by seed" not in pages(results)["spine"]
+    for seed, more in zip((0, 1, 2), (2, 3, 4), strict=True):
+        record = make_record("otc", seed=seed, shift=seed % 2 + more)
+        write_record(results / "spine" / f"otc{seed}", record)
+    # mean 3, deviation 1, t 4.303 over the root of 3
+    assert "| er | otc | 500 | **-3.00** | -5.48 to -0.52 | 0-2 |" in pages(results)["spine"]
+
+
 def test_the_floor_stands_in_every_table_of_its_data(results: Path) -> None:
     spine = pages(results)["spine"]
     assert spine.count("| finetune |") == 2 * 2  # outcome and read-outs

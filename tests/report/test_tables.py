@@ -102,7 +102,7 @@ def test_outcome_tells_what_runs_cost_and_counts_trials_once(make_record: Make) 
     assert dict(zip(table.columns, table.rows[0], strict=True)) == {
         "method": "er", "settings": "", "read-out": "ema-head", "accuracy": "85.00",
         "forgetting": "15.00", "learning": str(learning), "runs": 1, "images/step": "74",
-        "steps": "2", "MB held": "4.24", "seconds": "390", "trials": 2,
+        "updates": "2", "MB held": "4.24", "seconds": "390", "trials": 2,
     }  # fmt: skip
     assert tables.outcome(grouped([record]), {}).rows[0][-1] == 0
 

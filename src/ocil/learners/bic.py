@@ -1,8 +1,9 @@
-"""BiC: bias correction (Wu et al., CVPR 2019) for a stream with known task borders.
+"""BiC: bias correction (Wu et al., CVPR 2019, arXiv 1905.13260).
 
-A head trained on many new and few stored old images over-scores the new classes. A tenth of the
-memory holds the first images of each class, is never trained on, and tells by how much: with
-the logits o = W h(x) + b, the copy o' of the model from before the task, n old and m new classes,
+For a stream with known task borders. A head trained on many new and few stored old images
+over-scores the new classes. A tenth of the memory holds the first images of each class, is never
+trained on, and tells by how much: with the logits o = W h(x) + b, the copy o' of the model from
+before the task, n old and m new classes,
 
     while a task lasts   z = b(o), z' = b(o') with the pairs of before,
                          L = CE(z, y) + lambda CE(softmax(z'/T), softmax(z_old/T))
@@ -18,12 +19,23 @@ the logits o = W h(x) + b, the copy o' of the model from before the task, n old 
 | T           | settings.temperature | softens both in the distillation                     |
 | lambda      | settings.distill     | weight of the distillation                           |
 
-The paper weighs both terms by 1 - n / (n + m) and n / (n + m) (`weighting` "convex"), which leaves
-little to the labels when classes are many; a sum is what the authors of `bic-ac` use, and does
-better in one pass. Made for many epochs, BiC differs here in what one pass needs: replay from a
-reservoir instead of a rebuilt exemplar set, the latest instead of the best epoch, one full-batch
-descent for the pair. The distillation is the divergence, which has the same gradient. The averaged
-weights get a pair of their own for the newest task, since their logits lag behind.
+Differs from the reference, made for many epochs a task:
+
+- The paper weighs both terms by 1 - n / (n + m) and n / (n + m) (`weighting` convex), which leaves
+  little to the labels when classes are many; a sum is what the authors of `bic-ac` use.
+- Replay comes from a reservoir; there is no exemplar set that is rebuilt and mixed into the data.
+- The held-out images are a tenth of the memory, in equal shares, the first of each class. With more
+  classes than places some have none. What is held out stays out in all epochs.
+- The pair comes from one full-batch descent without augmentation, whose best iterate counts; of
+  the weights the latest count, not those of the best epoch.
+- The distillation is the divergence, which has the gradient of the cross-entropy.
+- The averaged weights get a pair of their own for the newest task, since their logits lag behind.
+- Preset `reference` has the paper's settings for CIFAR-100 (250 epochs, SGD, a new optimiser a
+  task, padded crops, Kaiming's weights, standardized images), batches of 128 with the share of
+  memory that mixing gives. Its net is ours: there is no ResNet-32.
+
+Cost: batch + replay images forward and backward, from the second task on as many forward through
+the teacher; at a task's end one pass over the held-out images for each set of weights.
 """
 
 from __future__ import annotations

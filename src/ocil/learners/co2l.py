@@ -21,12 +21,25 @@ equally often; then the memory is made anew, random images in equal shares of al
 | past model     | teacher                      | weights at the start of the task               |
 | W, b           | model.head                   | linear classifier, fitted at the task's end    |
 
-Differs from the reference: 64 images are replayed a step instead of mixing the memory into the
-task's images (preset `reference` has the share that mixing gives); the teacher is in eval mode, as
-the paper reads (`teacher_mode`); classifier inputs are a few augmented views used in turn
-(`linear_views`, the reference makes one an epoch) and it covers the classes seen; the lr changes by
-epoch, without warm-up, and all tasks have equal epochs. The classifier knows the classes of a task
-only when the task is over: ask it then.
+Differs from the reference:
+
+- 64 images are replayed a step instead of mixing the memory into the task's images. Preset
+  `reference` has batches of 512 with the share that mixing gives at the usual memory sizes (at
+  others that of 500 images on CIFAR-10); in the first task they are the stream's part alone.
+- The net, its initial weights and images from 0 to 1 are those of all methods; `reference` has on
+  colour images a ResNet-18 of full width, Kaiming's weights, and images standardized by the data
+  set's own deviation. On Tiny-ImageNet crops start at 20 % of the area (10 there), without blur.
+- The teacher is in eval mode, as the paper reads; in the authors' code in train mode
+  (`teacher_mode`, part of `reference`).
+- The classifier sees a few augmented views in turn (`linear_views`; one an epoch there), covers the
+  classes seen and starts from zero; each set of weights has its own.
+- The lr changes by epoch, without warm-up, and all tasks have equal epochs; the original gives the
+  first task five to ten times as many.
+
+The classifier knows the classes of a task only when the task is over: ask it then.
+
+Cost: 2 (n + m) images forward and backward, from the second task on as many forward through the
+teacher; at a task's end `linear_views` passes over task and memory for each set of weights.
 """
 
 from __future__ import annotations

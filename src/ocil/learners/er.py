@@ -1,7 +1,7 @@
-"""ER: experience replay (Rolnick et al. 2019; Chaudhry et al. 2019), the joint-pass form.
+"""ER: experience replay (Rolnick et al. 2019; Chaudhry et al. 2019, arXiv 1902.10486).
 
 For every stream batch X of n images draw m images from a reservoir sample of the stream and take
-one step on the mean cross-entropy of both together,
+one step on the mean cross-entropy of both in one pass,
 
     L = 1 / (m + n) * sum_i CE(W h(aug(x_i)) + b, y_i),
 
@@ -17,6 +17,8 @@ the floor that every other replay method has to beat.
 
 Differs from the reference code in that the head covers the classes seen so far only, and that the
 very first batch is learned as well (`skip_first` restores the reference; preset `reference`).
+
+Cost: m + n images forward and backward, m + v n with v `views` of every stream image.
 """
 
 from __future__ import annotations

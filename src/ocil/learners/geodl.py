@@ -1,4 +1,4 @@
-"""GeoDL: distillation along the geodesic between feature subspaces (Simon et al., CVPR 2021).
+"""GeoDL: distillation along geodesics of features (Simon et al., CVPR 2021, arXiv 2104.08572).
 
 An offline method on the base of LUCIR (Hou et al. 2019). Features may move, but those of before
 the task and those of now must look alike from every subspace on the shortest path between the
@@ -21,15 +21,26 @@ chosen last.
 | lambda     | settings.distill         | weight of the distillation                             |
 | C_old, C_new | teacher.head, classes  | classes before the task, and new in it                 |
 
-Differs from the reference: G is exact, without random noise, truncated complements or centring;
-64 images are replayed a step instead of mixing the memory into the task's images. The reference
-takes the last ReLU off its nets; ours keep it, so that all features point one way, and a class
-vector imprinted as their mean is close to every image and outdoes the trained ones: new vectors are
-drawn (`imprint` restores it, from the first batch of a class and not all its images). Old class
-vectors go on learning (freezing them is a handicap after a first task of two classes:
-`freeze_old`). The scale starts at 10, for fewer steps. The authors' code trains another form of the
-loss (`form`), which preset `reference` has, with lambda 10, the classes of the task in the root
-(`adaptive`) and a new optimiser for each task (`renew`).
+Differs from the reference:
+
+- G is exact; the authors' code has random noise in an inverse, a complement cut to 60 vectors and
+  a centring over dimensions.
+- The paper's cosine is the default. The authors' code trains (p - z)^T G (p - z) (`form`), much
+  smaller for features that agree: it needs a larger lambda (10 in preset `reference`).
+- The root counts the new classes that have come; theirs knows those of the task (`adaptive`).
+- 64 images are replayed a step, and k is 32 for such batches, instead of mixing the memory into the
+  task's images; `reference` has batches of 128 with the share that mixing gives on the CIFARs.
+- The reference takes the last ReLU off its nets; ours keep it, so that all features point one way,
+  and a class vector imprinted as their mean is close to every image and outdoes the trained ones:
+  new vectors are drawn (`imprint` restores it, from the first batch of a class).
+- Old class vectors go on learning: freezing them (`freeze_old`) is meant for a first task of 50
+  classes, which cannot be had here. The scale starts at 10, for fewer steps.
+- The optimiser lives through tasks (`renew` makes a new one). `reference` has all these switches,
+  and on colour images full width, padded crops, Kaiming's weights, standardized images; its net is
+  a ResNet-18, as there is no ResNet-32.
+
+Cost: n + m images forward and backward, from the second task on as many forward through the
+teacher, and three decompositions, O(d (n + m)^2); once a task all its images for herding.
 """
 
 from __future__ import annotations

@@ -23,7 +23,14 @@ Once the task is over a speed no longer changes, and such images leave at random
 
 Of a class with more than 64 images in memory a random 64 are compared, so that a step costs the
 same at every size. An image is looked at about 64 / memory times a step: with a large memory and
-short tasks speeds are never reliable, and this is ER. Without task ids the stream is one task.
+short tasks speeds are never reliable, and this is ER (Tiny-ImageNet in 100 tasks with a memory of
+10 000). `hit` probability counts the probability of the right class, which tells more in few looks.
+A look is an augmented view, before the step, as offline. Without task ids the stream is one task.
+
+Differs from the reference as said above; no official code was found to compare with. Read its
+results as those of this online form.
+
+Cost: that of ER, and twelve bytes an image in memory.
 """
 
 from __future__ import annotations

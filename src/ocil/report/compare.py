@@ -71,12 +71,8 @@ class Difference:
 def difference(first: Group, second: Group) -> Difference:
     """Each with the read-out that its runs report."""
     ours, theirs = _accuracies(first), _accuracies(second)
-    seeds = tuple(
-        seed
-        for seed in ours
-        if seed in theirs
-        and ours[seed][0] == theirs[seed][0]  # the same data, cut into the same tasks
-    )
+    # the same data, cut into the same tasks
+    seeds = tuple(s for s in ours if s in theirs and ours[s][0] == theirs[s][0])
     if len(seeds) < MIN_RUNS:
         return Difference(first, second, seeds)
     a, b = ([side[seed][1] for seed in seeds] for side in (ours, theirs))

@@ -9,8 +9,8 @@
   const MOST_NAMES = 20; // classes in a cloud that are named beside their points
   const MOST_BANDS = 6; // in one picture; more would hide each other
   const OPTIONS = { displayModeBar: false, responsive: true, showTips: false };
-  const drawn = new Map(); // element -> function that draws it again
-  const unpacked = new Map(); // element -> promise of its content
+  const pictures = new Map(); // element -> function that describes what it shows
+  const unpacked = new Map(); // element -> promise of what it holds
   let data = null;
 
   const make = (tag, attributes = {}, ...children) => {
@@ -34,20 +34,21 @@
   /** plotly reads a few tags and formulas in texts; names from records must show as they are. */
   const asText = (words) => String(words).replace(/[&<>$]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-  function unpack(element) {
+  /** What an element holds, unpacked and read once. */
+  function unpack(element, read) {
     if (!unpacked.has(element)) {
-      const bytes = Uint8Array.from(atob(element.textContent.trim()), (c) => c.charCodeAt(0));
+      const letters = atob(element.textContent.trim());
+      const bytes = new Uint8Array(letters.length);
+      for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-      unpacked.set(element, new Response(stream).text());
+      unpacked.set(element, new Response(stream).text().then(read));
       element.textContent = "";
     }
     return unpacked.get(element);
   }
 
-  let library = null;
-  const plotly = () => library ??= unpack(document.getElementById("plotly")).then((code) => {
+  const plotly = () => unpack(document.getElementById("plotly"), (code) => {
     document.head.append(make("script", { textContent: code })); // the policy knows its sum
-    return window.Plotly;
   });
 
   /** The page's colours as they are now, light or dark. */
@@ -80,11 +81,26 @@
     };
   }
 
-  async function plot(place, build) {
-    drawn.set(place, () => plot(place, build));
-    const tool = await plotly();
-    const { traces, layout } = build(palette());
-    await tool.react(place, traces, layout, OPTIONS);
+  const watcher = new IntersectionObserver(async (places) => {
+    await plotly();
+    places.filter((p) => p.isIntersecting).forEach((p) => setTimeout(draw, 0, p.target)); // one by one
+  }, { rootMargin: "50%" });
+
+  /** Show a picture, or what it shows from now on, as soon as it comes near the screen. */
+  function plot(place, build = pictures.get(place)) {
+    pictures.set(place, build);
+    watcher.unobserve(place); // who is watched anew is told of again
+    watcher.observe(place);
+    return place;
+  }
+
+  async function draw(place) {
+    watcher.unobserve(place);
+    await plotly();
+    if (!pictures.has(place)) return; // its row was closed meanwhile
+    const { traces, layout } = pictures.get(place)(palette());
+    await window.Plotly.react(place, traces, layout, OPTIONS);
+    performance.mark("picture");
   }
 
   const trace = (name, colour, own) => ({
@@ -122,17 +138,12 @@
     }).sort((a, b) => b.mean - a.mean);
   }
 
-  function differences(group, base) {
-    const found = [];
-    group.seeds.forEach((seed, i) => {
-      const j = base.seeds.indexOf(seed);
-      const same = j >= 0 && group.pair[i] === base.pair[j];
-      if (same && group.acc[i] !== null && base.acc[j] !== null) {
-        found.push({ seed, value: group.acc[i] - base.acc[j] });
-      }
-    });
-    return found;
-  }
+  const differences = (group, base) => group.seeds.flatMap((seed, i) => {
+    const j = base.seeds.indexOf(seed);
+    const paired = j >= 0 && group.pair[i] === base.pair[j];
+    const both = paired && group.acc[i] !== null && base.acc[j] !== null;
+    return both ? [{ seed, value: group.acc[i] - base.acc[j] }] : [];
+  });
 
   function pairsPicture(colours, groups, base) {
     const traces = groups.flatMap((g, row) => {
@@ -222,7 +233,8 @@
     return { traces, layout };
   }
 
-  async function compare(section) {
+  /** Draw the chosen rows; returns the places of the pictures. */
+  function compare(section) {
     const groups = chosen(section);
     const select = section.element.querySelector(".reference");
     const before = select.selectedOptions[0]?.textContent;
@@ -233,16 +245,13 @@
     figure("pairs").hidden = section.element.querySelector(".against").hidden = groups.length < 2;
     figure("tasks").hidden = figure("cost").hidden = !groups.length;
     const unit = section.element.querySelector(".unit").value;
-    const pictures = {
+    const builds = {
       pairs: groups.length > 1 && ((c) => pairsPicture(c, groups, groups[Number(select.value)])),
       tasks: groups.length && ((c) => tasksPicture(c, groups)),
       cost: groups.length && ((c) => costPicture(c, groups, unit)),
     };
-    for (const [name, build] of Object.entries(pictures)) {
-      if (build) await plot(figure(name).querySelector(".plot"), build);
-      performance.mark(name);
-      await new Promise((next) => { setTimeout(next); }); // whoever waits to be answered comes first
-    }
+    const used = Object.entries(builds).filter(([, build]) => build);
+    return used.map(([name, build]) => plot(figure(name).querySelector(".plot"), build));
   }
 
   // A picture that Python described: lines, heat map or cloud.
@@ -293,9 +302,8 @@
     const numbers = own.numbers.map(([name, value, between]) => make("div", {}, make("dt", { textContent: name }),
       make("dd", {}, value, " ", make("small", { textContent: between === "–" ? "" : `95 %: ${between}` }))));
     const runs = own.runs.map((run) => [...run.slice(0, -1).map(String), make("a", { href: run.at(-1), textContent: "record.json" })]);
-    const pictures = own.charts.map((chart) => {
-      const place = make("div", { className: "plot" });
-      plot(place, (colours) => described(colours, chart));
+    const figures = own.charts.map((chart) => {
+      const place = plot(make("div", { className: "plot" }), (colours) => described(colours, chart));
       return make("figure", {}, make("figcaption", {}, make("b", { textContent: chart.title })), place);
     });
     const copy = make("button", { type: "button", textContent: "Copy", hidden: !navigator.clipboard });
@@ -310,7 +318,7 @@
       make("h3", { textContent: "Every seed" }),
       table(["seed", ...METRICS, "images/step", "MB held", "seconds", "record"], runs),
       make("h3", { textContent: "Every read-out" }), table(["read-out", ...METRICS], own.readouts, own.readout),
-      make("div", { className: "pictures" }, ...pictures), make("p", { className: "soft" }, classes),
+      make("div", { className: "pictures" }, ...figures), make("p", { className: "soft" }, classes),
       make("h3", {}, "Commands ", copy), make("pre", { textContent: own.commands.join("\n") }),
       make("h3", { textContent: "Settings" }), make("dl", { className: "settings" }, ...settings)));
     return make("tr", { className: "detail" }, cell);
@@ -318,12 +326,12 @@
 
   async function toggle(section, row) {
     if (row.detail) {
-      row.detail.querySelectorAll(".plot").forEach((place) => drawn.delete(place));
+      row.detail.querySelectorAll(".plot").forEach((place) => { watcher.unobserve(place); pictures.delete(place); });
       row.detail = row.detail.remove() ?? null;
       return;
     }
-    section.details ??= unpack(section.element.querySelector(".details")).then(JSON.parse);
-    row.detail = detail((await section.details)[Number(row.dataset.row)], row.cells.length);
+    const details = await unpack(section.element.querySelector(".details"), JSON.parse);
+    row.detail = detail(details[Number(row.dataset.row)], row.cells.length);
     row.after(row.detail);
   }
 
@@ -384,7 +392,7 @@
   /** Make a section live when it is first opened. */
   function prepare(element, number) {
     const body = element.querySelector("tbody");
-    const section = { element, number, body, rows: Array.from(body.rows), details: null };
+    const section = { element, number, body, rows: Array.from(body.rows) };
     const find = (name) => element.querySelector(name);
     section.rows.forEach((row) => {
       const name = row.querySelector(".value");
@@ -420,15 +428,16 @@
     const section = prepare(wanted, all.indexOf(wanted));
     sections.set(wanted, section);
     performance.mark("usable");
-    data ??= JSON.parse(await unpack(document.getElementById("data")));
-    await compare(section);
+    data = await unpack(document.getElementById("data"), JSON.parse);
+    const places = compare(section);
     if (section.rows.length < 3) await Promise.all(section.rows.map((row) => toggle(section, row)));
-    performance.mark("drawn");
+    if (places.length) await draw(places[0]); // the others when they are scrolled to
     document.documentElement.dataset.drawn = wanted.id;
   }
 
   document.documentElement.classList.add("js");
   addEventListener("DOMContentLoaded", open);
   addEventListener("hashchange", open);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((again) => again()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => pictures.forEach((_, place) => plot(place)));
+  addEventListener("beforeprint", () => pictures.forEach((_, place) => place.offsetParent && draw(place)));
 })();

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from ocil import text
 from ocil.errors import OcilError
-from ocil.report.compare import KNOWN, alike, between, findings
-from ocil.report.groups import Group, by_place, group, own_labels, readouts
+from ocil.report.compare import KNOWN, alike, between, differences, differences_table, findings
+from ocil.report.groups import Group, by_place, group, names, own_labels, readouts
 from ocil.report.render import Cell, Table, to_markdown
 from ocil.report.runs import Run
 from ocil.report.tables import (
@@ -110,6 +110,10 @@ def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> I
             if len(readouts(members)) > 1:
                 yield "Accuracy by read-out, the one that the runs report in bold:\n"
                 yield to_markdown(side_by_side(members))
+            if pairs := [d for d in differences(members) if d.mean is not None]:
+                called = dict(zip(map(id, members), names(members), strict=True))
+                yield "Paired by seed, in bold where the interval leaves out 0:\n"
+                yield to_markdown(differences_table(pairs, called))
             yield commands(members)
 
 

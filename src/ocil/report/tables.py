@@ -97,7 +97,7 @@ def outcome(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> T
     (method, data) that preceded it."""
     columns = (
         "method", "settings", "read-out", "accuracy", "forgetting", "learning", "runs",
-        "images/step", "steps", "MB held", "seconds", "trials",
+        "images/step", "updates", "MB held", "seconds", "trials",
     )  # fmt: skip
     body: list[list[Cell]] = []
     for g, label in zip(groups, labels(groups, frozenset({"readout", "updates"})), strict=True):
