@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ocil import losses
+from ocil.learners import cope as method
 from ocil.learners.cope import Cope
 from ocil.stream import Batch
 
@@ -85,7 +85,7 @@ def test_the_loss_is_the_proxy_loss_of_replay_and_stream(cope, batches: Batches)
     one.learn(first)
     z = copy.deepcopy(one.model)(torch.cat([first.x, second.x]).float() / 255)
     y = torch.cat([first.y, second.y])
-    wanted = losses.pseudo_prototypical_proxy(z, y, one.evolution.prototypes, 0.3, 0.5).detach()
+    wanted = method.pseudo_prototypical_proxy(z, y, one.evolution.prototypes, 0.3, 0.5).detach()
     torch.testing.assert_close(one.learn(second)["loss"], wanted)
     assert one.backbone_images == 5 + 10
 

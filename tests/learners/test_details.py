@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from ocil import Classifier, checks, losses
+from ocil import Classifier, checks
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.learner import Learner
+from ocil.learners.mose import reverse_distillation
 from ocil.learners.replay import as_float
 from ocil.stream import Batch
 
@@ -144,7 +145,7 @@ def test_every_shallower_expert_of_mose_teaches(learner: Make, batches: Batches)
     part, report = (as_float(batch.x), batch.y), {}
     mose.loss(part, (part[0][:0], part[1][:0]), report)
     *teachers, last = mose.model.stages(part[0])
-    gaps = [losses.reverse_distillation(mose.model.adapt(last), h) for h in teachers]
+    gaps = [reverse_distillation(mose.model.adapt(last), h) for h in teachers]
     assert len(gaps) == 3
     torch.testing.assert_close(report["reverse"], gaps[0] + gaps[1] + gaps[2])
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil import checks, losses
-from ocil.augment import views
+from ocil import checks
 from ocil.errors import OcilError
 from ocil.learners import holistic
 from ocil.learners.ocm import Ocm
@@ -51,7 +50,7 @@ def embedded(model: Any, images: torch.Tensor) -> torch.Tensor:
 
 def by_hand(model: Any, x: torch.Tensor, y: list[int], c: float, tau: float) -> dict[str, Any]:
     """Images in the order turn, view, image, without augmentation; S and the labels."""
-    turned = views.turns(x.float() / 255)
+    turned = holistic.turns(x.float() / 255)
     both = torch.cat([torch.cat([turned[t], turned[t]]) for t in range(16)])
     z, mixed = embedded(model, both)
     labels = [(t, label) for t in range(16) for label in y * 2]
@@ -124,7 +123,7 @@ def test_what_is_compared_with_the_snapshot_is_not_augmented() -> None:
     assert teacher is not None and memory is not None
     held, y_m = memory.columns["x"][:9].float() / 255, memory.labels
     with torch.no_grad():
-        turned = views.turns(held).flatten(0, 1)
+        turned = holistic.turns(held).flatten(0, 1)
         s = embedded(model, turned)[0] @ embedded(teacher, turned)[0].T / 0.2
         labels = [(t, label) for t in range(16) for label in y_m]
         wanted = {
@@ -209,11 +208,12 @@ def test_a_resumed_run_with_batch_norm_goes_on_to_the_same_bits() -> None:
 
 def test_the_slice_of_the_features_is_drawn_for_every_matrix(monkeypatch: Any) -> None:
     starts: list[int] = []
+    original = holistic.holistic_scores
 
     def spy(z: torch.Tensor, f: torch.Tensor, start: int, scale: float) -> torch.Tensor:
         assert z.shape[1] == 4 and f.shape[1] == 6
         starts.append(start)
-        return losses.holistic_scores(z, f, start, scale)
+        return original(z, f, start, scale)
 
     session = taught(batches=1, width=6, projection=4)
     monkeypatch.setattr(holistic, "holistic_scores", spy)
@@ -244,13 +244,12 @@ def test_betas_and_refusals() -> None:
 
 
 def test_the_slice_of_the_features_is_of_the_learners_own_draws() -> None:
-    from ocil.learners.holistic import similarities
-
+    ocm = checks.make(Ocm, tau=0.1).learner
     draw = torch.Generator().manual_seed(1)
     z, f = torch.randn(3, 4, generator=draw), torch.randn(3, 40, generator=draw)
     found = []
     for seed in range(5):
         torch.manual_seed(seed)
-        own = torch.Generator().manual_seed(7)
-        found.append(similarities(z, f, 1.0, 0.1, own))
+        ocm.generators["method"].manual_seed(7)
+        found.append(ocm.compare(z, f, 1.0))
     assert all(torch.equal(each, found[0]) for each in found)

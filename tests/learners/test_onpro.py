@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil import checks, losses
-from ocil.augment import views
+from ocil import checks
 from ocil.errors import OcilError
+from ocil.learners import holistic, onpro
 from ocil.learners.onpro import Mixed, Onpro
 from ocil.memory import feedback
 from ocil.session import Session
@@ -50,8 +50,8 @@ def test_terms_of_the_first_task() -> None:
     with torch.no_grad():
         z, z_b = projected(learner.model, x), projected(learner.model, held)
         wanted = {
-            "new": losses.prototype_equilibrium(z, z, y, 0.5),
-            "seen": losses.prototype_equilibrium(z_b, z_b, y_b, 0.5),
+            "new": onpro.prototype_equilibrium(z, z, y, 0.5),
+            "seen": onpro.prototype_equilibrium(z_b, z_b, y_b, 0.5),
             "entropy": F.cross_entropy(learner.model(x), y),
         }
     report = more(session, y.tolist())
@@ -72,15 +72,15 @@ def test_terms_of_a_later_task_without_mixing() -> None:
     with torch.no_grad():
         model = learner.model
         z, z_b = projected(model, x), projected(model, held)
-        turned = views.turns(held).unsqueeze(1).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2)
+        turned = holistic.turns(held).unsqueeze(1).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2)
         h = model.net(turned)
         s = projected(model, turned)
         s = s @ (s + F.normalize(h, dim=1)).T / 0.3
         wanted = {
-            "new": losses.prototype_equilibrium(z, z, y, 0.5),
-            "seen": losses.prototype_equilibrium(z_b, z_b, y_b, 0.5),
+            "new": onpro.prototype_equilibrium(z, z, y, 0.5),
+            "seen": onpro.prototype_equilibrium(z_b, z_b, y_b, 0.5),
             "entropy": F.cross_entropy(model(held), y_b),  # the stream takes no part
-            "memory": losses.infonce(s, y_b.repeat(2)),
+            "memory": holistic.infonce(s, y_b.repeat(2)),
         }
     report = more(session, y.tolist())
     assert report.keys() == wanted.keys() | {"stream", "loss"}
@@ -96,10 +96,10 @@ def test_the_stream_is_compared_by_the_factor_of_its_task(later: bool) -> None:
     x = checks.images(y.tolist(), seed=77).float() / 255
     with torch.no_grad():
         model = learner.model
-        turned = views.turns(x).unsqueeze(1).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2)
+        turned = holistic.turns(x).unsqueeze(1).expand(-1, 2, -1, -1, -1, -1).flatten(0, 2)
         z = projected(model, turned)
         s = z @ (z + F.normalize(model.net(turned), dim=1)).T / 0.3
-        wanted = losses.paired_infonce((0.4 if later else 0.7) * s, y)
+        wanted = holistic.paired_infonce((0.4 if later else 0.7) * s, y)
     torch.testing.assert_close(more(session, y.tolist())["stream"], wanted)
 
 
@@ -144,7 +144,7 @@ def test_prototypes_are_those_of_the_replayed_images_and_end_with_the_task() -> 
         z = projected(learner.model, held.float() / 255)
     more(session, [1, 1])
     assert torch.equal(learner.past.prototype_classes, y)
-    torch.testing.assert_close(learner.past.prototypes, losses.batch_prototypes(z, y))
+    torch.testing.assert_close(learner.past.prototypes, onpro.batch_prototypes(z, y))
     assert not learner.past.prototypes.requires_grad
     bytes_held = learner.nbytes
     learner.end_task(0, NOTHING, NOTHING)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from ocil import losses
+from ocil.learners import gsa
 
 
 @pytest.fixture
@@ -48,14 +49,14 @@ def test_weights_multiply_and_the_count_divides(problem):
     w = torch.tensor([9.0, 2.0, 9.0, 0.5, 1.0], dtype=torch.float64)
     each = F.cross_entropy(logits, y, reduction="none")
     expected = sum(float(w[c]) * float(v) for c, v in zip(y, each.detach(), strict=True)) / 7
-    found = losses.weighted_cross_entropy(logits, y, w)
+    found = gsa.weighted_cross_entropy(logits, y, w)
     assert float(found.detach()) == pytest.approx(expected, rel=1e-12)
 
 
 def test_gradient_masses_are_the_gradient_of_cross_entropy(problem):
     logits, y = problem
     (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), logits)
-    positive, negative = losses.gradient_masses(logits, y)
+    positive, negative = gsa.gradient_masses(logits, y)
     for c in range(5):
         own = [float(gradient[i, c]) for i in range(7) if y[i] == c]
         others = [float(gradient[i, c]) for i in range(7) if y[i] != c]
@@ -67,4 +68,4 @@ def test_gradient_masses_are_the_gradient_of_cross_entropy(problem):
 def test_adaptive_weights_rise_with_the_ratio():
     positive, negative = torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([5.0, 1.0, 1.0, 0.0])
     expected = [2 / (1 + math.exp(1)), 1.0, 2 / (1 + math.exp(-1)), 2.0]
-    assert losses.adaptive_weights(positive, negative).tolist() == pytest.approx(expected)
+    assert gsa.adaptive_weights(positive, negative).tolist() == pytest.approx(expected)

@@ -9,7 +9,7 @@ before the task, n old and m new classes,
                          L = CE(z, y) + lambda CE(softmax(z'/T), softmax(z_old/T))
                          on the stream batch and the replayed images;
     at its end           b(o_c) = alpha o_c + beta for its classes c, one pair (alpha, beta)
-                         minimising CE on the held-out images of all classes (`losses.fit_bias`).
+                         minimising CE on the held-out images of all classes (`fit_bias`).
 
 | symbol      | here                 | meaning                                              |
 |-------------|----------------------|------------------------------------------------------|
@@ -47,6 +47,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ocil import losses
 from ocil.errors import OcilError
@@ -114,33 +115,32 @@ PRESETS = {
 }
 
 
-class Bias(dict[str, torch.Tensor]):
+class Bias(dict[str, Tensor]):
     """alpha and beta (2, L, C) for each set of weights."""
 
     holds_samples: ClassVar[bool] = False
 
     def __init__(self, names: Iterable[str], classifiers: int, device: torch.device) -> None:
         super().__init__({name: torch.empty(2, classifiers, 0, device=device) for name in names})
-        self.classifiers, self.device = classifiers, device
 
     def add(self, count: int) -> None:
         """New classes have alpha = 1 and beta = 0."""
-        fresh = torch.tensor([1.0, 0.0], device=self.device)[:, None, None]
         for name, bias in self.items():
-            self[name] = torch.cat([bias, fresh.expand(2, self.classifiers, count)], 2)
+            fresh = bias.new_tensor([1.0, 0.0])[:, None, None].expand(2, bias.shape[1], count)
+            self[name] = torch.cat([bias, fresh], 2)
 
     @property
     def nbytes(self) -> int:
         return count_bytes(self.values())
 
-    def state_dict(self, samples: bool = True) -> Mapping[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> Mapping[str, Tensor]:
         return self
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
-        for name in self:
-            self[name] = state[name].to(self.device)
-            if self[name].shape != (2, self.classifiers, classes):
+    def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:
+        for name, bias in self.items():
+            if state[name].shape != (2, bias.shape[1], classes):
                 raise ValueError(f"the bias does not have one pair for each of {classes} classes")
+            self[name] = state[name].to(bias.device)
 
 
 B = TypeVar("B", bound=BicSettings)
@@ -162,8 +162,7 @@ class Bic(ReplayLearner[B]):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        names = ("live", "average") if self.average else ("live",)
-        self.bias = self.parts["bias"] = Bias(names, self.classifiers, self.device)
+        self.bias = self.parts["bias"] = Bias(self.spaces, self.classifiers, self.device)
 
     def build_memory(self, capacity: int | None) -> Memory:
         """The memory without the part that is held out, which is a memory of its own."""
@@ -172,17 +171,13 @@ class Bic(ReplayLearner[B]):
         self.held = self.parts["held"] = HeldOut(part, self.device)
         return super().build_memory(capacity - part)
 
-    # ---------------------------------------------------------------- classifiers
-
-    def classified(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+    def classified(self, model: Model, outputs: Tensor) -> Tensor:
         """Logits (L, n, C) of all classifiers."""
         return model.head(outputs)[None]
 
-    def weights(self, batch: Batch) -> torch.Tensor:
+    def weights(self, batch: Batch) -> Tensor:
         """Weight of each classifier's loss, (L,)."""
         return torch.ones(1, device=self.device)
-
-    # ---------------------------------------------------------------- learning
 
     def begin_task(self, task: int) -> None:
         if self.classes:
@@ -223,7 +218,7 @@ class Bic(ReplayLearner[B]):
             kept = [i for i, p in enumerate(pairs) if not held.hold(*p, self.classes, draw)]
         return replace(batch, x=batch.x[kept], y=batch.y[kept])
 
-    def loss(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def loss(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """sum_i w_i L^i over the classifiers, on augmented images (n, ...)."""
         bias, old, t = self.bias["live"], self.old, self.settings.temperature
         z = self._corrected(self.model, x, bias)  # (L, n, C)
@@ -241,33 +236,72 @@ class Bic(ReplayLearner[B]):
         share = old / max(self.classes, old + 1)  # a task without new classes still learns
         return weights @ ((1 - share) * ce + share * kd)
 
-    def _corrected(self, model: Model, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def _corrected(self, model: Model, x: Tensor, bias: Tensor) -> Tensor:
         self.backbone_images += len(x)
-        return losses.bias_corrected(self.classified(model, self.forward_features(model, x)), bias)
+        return bias_corrected(self.classified(model, self.forward_features(model, x)), bias)
 
     @torch.no_grad()
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         """Fit the pair of the task's classes on the held-out images, for both sets of weights."""
         self.cache.clear()
         if not 0 < self.old < self.classes or not len(self.held):
             return
         x, y = (self.held.columns[name][: len(self.held)] for name in ("x", "y"))
         s, before = self.settings, self.bias["live"]
-        for name in self.bias:
+        for name, model in self.spaces.items():
             self.backbone_images += len(x)
-            model = self.spaces[name]
             logits = self.classified(model, self.encode(model, x))
-            self.bias[name] = losses.fit_bias(
+            self.bias[name] = fit_bias(
                 logits, y, before, self.old, steps=s.bias_steps, lr=s.bias_lr, decay=s.bias_decay
             )
-
-    # ---------------------------------------------------------------- reading
 
     def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         corrected = Readout(lambda f: self.corrected(f, space)[-1], lambda f: f[space])
         return super().readouts_in(space, model) | {"corrected": corrected}
 
-    def corrected(self, features: Features, space: str) -> torch.Tensor:
+    def corrected(self, features: Features, space: str) -> Tensor:
         """Corrected logits (L, n, C) of all classifiers."""
         logits = self.classified(self.spaces[space], features[space])
-        return losses.bias_corrected(logits, self.bias[space])
+        return bias_corrected(logits, self.bias[space])
+
+
+def bias_corrected(logits: Tensor, bias: Tensor) -> Tensor:
+    """b(o) = alpha_c o_c + beta_c: logits (L, n, C), [alpha, beta] (2, L, C) -> (L, n, C)."""
+    return logits * bias[0, :, None] + bias[1, :, None]
+
+
+def fit_bias(
+    logits: Tensor, y: Tensor, bias: Tensor, old: int, *,
+    steps: int = 200, lr: float = 0.1, momentum: float = 0.9, decay: float = 0.1,
+) -> Tensor:  # fmt: skip
+    """The pair (alpha, beta) of the classes from number `old` on; those before keep theirs.
+
+    Minimises, for each classifier on its own, by gradient descent over all n images from (1, 0),
+
+        mean_i CE([b(o_old), alpha o_new + beta]_i, y_i) + decay beta^2 / 2   (section 4.2).
+
+    With r = softmax - one-hot on the new columns the gradients are mean_i sum_c r_ic o_ic and
+    mean_i sum_c r_ic + decay beta. Of all iterates the one of least loss is returned: where the
+    logits are so large that the descent overshoots, it can then do no harm.
+
+    logits (L, n, C), y (n,), bias (2, L, C) -> bias (2, L, C).
+    """
+    n, classes = len(y), logits.shape[2]
+    fixed, fresh = bias_corrected(logits, bias)[..., :old], logits[..., old:]
+    target = F.one_hot(y, classes).to(logits.dtype)  # (n, C)
+    start = bias.new_tensor([1.0, 0.0])[:, None].repeat(1, len(logits))  # (2, L)
+    pair, velocity, best = start, torch.zeros_like(start), start
+    least = torch.full_like(start[0], torch.inf)  # (L,)
+    for _ in range(steps + 1):
+        alpha, beta = pair[:, :, None, None]
+        log_p = torch.cat([fixed, alpha * fresh + beta], 2).log_softmax(2)
+        loss = -(log_p * target).sum((1, 2)) / n + decay * pair[1].square() / 2
+        best = torch.where(loss < least, pair, best)
+        least = torch.minimum(loss, least)
+        r = log_p[..., old:].exp() - target[:, old:]
+        slope = torch.stack([(r * fresh).sum((1, 2)), r.sum((1, 2))]) / n
+        slope[1] += decay * pair[1]
+        velocity = momentum * velocity + slope
+        pair = pair - lr * velocity
+    fitted = best[:, :, None].expand(-1, -1, classes - old)
+    return torch.cat([bias[..., :old], fitted], 2)

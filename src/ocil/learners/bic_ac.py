@@ -38,9 +38,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from ocil import losses
 from ocil.learners.bic import OFFLINE, OFFLINE_DATA, ONLINE, Bic, BicSettings
 from ocil.learners.model import Model
 from ocil.learners.readouts import Features, Readout
@@ -78,14 +77,14 @@ class Branch(nn.Module):
             self.mix = nn.Parameter(torch.rand((), generator=generator))
         self.head = GrowingLinear(self.pooled(torch.zeros(1, *shape)).shape[1], generator)
 
-    def pooled(self, h: torch.Tensor) -> torch.Tensor:
+    def pooled(self, h: Tensor) -> Tensor:
         h = h.float()  # a map may come in 16 bits
         if h.dim() == 2:
             return h
         most, mean = F.max_pool2d(h, 2, ceil_mode=True), F.avg_pool2d(h, 2, ceil_mode=True)
         return torch.lerp(mean, most, self.mix).flatten(1)
 
-    def forward(self, h: torch.Tensor) -> torch.Tensor:
+    def forward(self, h: Tensor) -> Tensor:
         return self.head(self.pooled(h))
 
 
@@ -98,14 +97,14 @@ class Branched(Model):
             maps = taps(net, torch.zeros(1, *shape))[:-1]
         self.branches = nn.ModuleList(Branch(h.shape[1:], generator) for h in maps)
 
-    def outputs(self, x: torch.Tensor) -> torch.Tensor:
+    def outputs(self, x: Tensor) -> Tensor:
         """Logits of the branches beside the features: (n, (L - 1) C + d)."""
         *maps, features = taps(self.net, x)
         logits = [branch(h) for branch, h in zip(self.branches, maps, strict=True)]
         return torch.cat([*logits, features], 1)
 
 
-def taps(net: Any, x: torch.Tensor) -> list[torch.Tensor]:
+def taps(net: Any, x: Tensor) -> list[Tensor]:
     """What the branches read, and last the features (n, d)."""
     return net.forward_blocks(x)[1:] if hasattr(net, "forward_blocks") else net.forward_stages(x)
 
@@ -128,17 +127,17 @@ class BicAc(Bic[BicAcSettings]):
         self.classifiers = len(model.branches) + 1
         return model
 
-    def forward_features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+    def forward_features(self, model: Model, x: Tensor) -> Tensor:
         assert isinstance(model, Branched)
         return model.outputs(x)
 
-    def classified(self, model: Model, outputs: torch.Tensor) -> torch.Tensor:
+    def classified(self, model: Model, outputs: Tensor) -> Tensor:
         d, branches = model.head.features, self.classifiers - 1
         final = model.head(outputs[:, -d:])
         others = outputs[:, :-d].reshape(len(outputs), branches, final.shape[1]).transpose(0, 1)
         return torch.cat([others, final[None]])
 
-    def weights(self, batch: Batch) -> torch.Tensor:
+    def weights(self, batch: Batch) -> Tensor:
         ends, branches = (self.settings.first, self.settings.last), self.classifiers - 1
         ladder = torch.linspace(*ends, branches) if branches != 1 else torch.tensor([sum(ends) / 2])
         if self.settings.ramp and batch.epochs > 1:
@@ -148,14 +147,24 @@ class BicAc(Bic[BicAcSettings]):
     def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         """No class means: what is read here is more than features."""
 
-        def points(features: Features) -> torch.Tensor:  # without the logits of the branches
+        def points(features: Features) -> Tensor:  # without the logits of the branches
             return features[space][:, -model.head.features :]
 
-        def confident(features: Features) -> torch.Tensor:
-            return losses.most_confident(self.corrected(features, space))
+        def confident(features: Features) -> Tensor:
+            return most_confident(self.corrected(features, space))
 
         return {
             "head": Readout(lambda f: model.head(points(f)), points),
             "corrected": Readout(lambda f: self.corrected(f, space)[-1], points),
             "confident": Readout(confident, points),
         }
+
+
+def most_confident(logits: Tensor) -> Tensor:
+    """Log-probabilities of the classifier that is surest of its answer, image by image.
+
+    i* = argmax_i max_c softmax(o^i)_c; logits (L, n, C) -> (n, C).
+    """
+    log_p = logits.log_softmax(2)
+    surest = log_p.amax(2).argmax(0)  # (n,)
+    return log_p[surest, torch.arange(logits.shape[1], device=logits.device)]

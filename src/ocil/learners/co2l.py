@@ -51,6 +51,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ocil import losses
 from ocil.learners.learner import Report
@@ -111,7 +112,7 @@ class ProjectedModel(Model):
         super().__init__(net, generator)
         self.project = Projection(self.head.features, self.head.features, size, generator)
 
-    def embed(self, x: torch.Tensor) -> torch.Tensor:
+    def embed(self, x: Tensor) -> Tensor:
         return self.project(self.net(x))
 
 
@@ -140,13 +141,10 @@ class Co2l(ReplayLearner[Co2lSettings]):
             "reference", 512, {"cifar10": 10_000, "cifar100": 5_000, "tiny-imagenet": 10_000}
         ),
     }
-
     model: ProjectedModel
 
     def build_model(self, net: torch.nn.Module) -> ProjectedModel:
         return ProjectedModel(net, self.settings.projection, self.generators["init"])
-
-    # ---------------------------------------------------------------- representation
 
     def begin_task(self, task: int) -> None:
         if self.classes:
@@ -165,27 +163,23 @@ class Co2l(ReplayLearner[Co2lSettings]):
             self.backbone_images += len(views)
             u = self.model.embed(views)
             anchors = torch.arange(len(x), device=self.device) >= len(x) - len(batch.y)
-            contrast = losses.supervised_contrastive(
-                u, y.repeat(2), s.tau, anchors=anchors.repeat(2)
-            )
-            loss = s.tau / BASE_TAU * contrast
+            both = {"y": y.repeat(2), "anchors": anchors.repeat(2)}
+            loss = s.tau / BASE_TAU * losses.supervised_contrastive(u, tau=s.tau, **both)
             if self.teacher and s.distill:
-                relations = losses.relation_distillation(u, self.past(views), s.kappa, s.kappa_past)
+                relations = relation_distillation(u, self.past(views), s.kappa, s.kappa_past)
                 loss = loss + s.distill * relations
                 report["relations"] = relations.detach()
             report["loss"] = self.optimizer_step(loss)
         return report
 
     @torch.no_grad()
-    def past(self, views: torch.Tensor) -> torch.Tensor:
+    def past(self, views: Tensor) -> Tensor:
         """Projections (n, p) of the same views under the weights of before the task."""
         assert isinstance(self.teacher, ProjectedModel)
         self.backbone_images += len(views)
         return self.teacher.train(self.settings.teacher_mode == "train").embed(views)
 
-    # ---------------------------------------------------------------- end of a task
-
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         x, y = images, labels
         if len(self.memory):
             old_x, old_y = self.memory_items()
@@ -193,20 +187,20 @@ class Co2l(ReplayLearner[Co2lSettings]):
         for model in self.spaces.values():
             self.fit_head(model, x, y)
         if self.memory.capacity:
-            draw, labelled = self.generators["memory"], labels.tolist()
+            draw = self.generators["memory"]
             held = exemplars.by_class(self.memory.labels, self.classes)
             items, slots = exemplars.exchange(
                 [exemplars.shuffled(own, draw) for own in held],
-                exemplars.by_class(labelled, self.classes),
+                exemplars.by_class(labels.tolist(), self.classes),
                 self.memory.capacity,
                 lambda own, count: exemplars.shuffled(own, draw)[:count],
                 draw,
             )
-            self.memory.seen += len(labelled)
+            self.memory.seen += len(labels)
             self.memory.write(slots, images[items], labels[items])
         self.cache.clear()
 
-    def fit_head(self, model: Model, x: torch.Tensor, y: torch.Tensor) -> None:
+    def fit_head(self, model: Model, x: Tensor, y: Tensor) -> None:
         """Fit the linear classifier on frozen features of x, every class drawn equally often."""
         s = self.settings
         chance = 1 / torch.bincount(y)[y]
@@ -227,7 +221,7 @@ class Co2l(ReplayLearner[Co2lSettings]):
         model.head.bias.data.copy_(b.detach())
 
     @torch.no_grad()
-    def linear_inputs(self, model: Model, x: torch.Tensor) -> Iterator[torch.Tensor]:
+    def linear_inputs(self, model: Model, x: Tensor) -> Iterator[Tensor]:
         """Eval-mode features (n, d) of an augmented view of x for each epoch of the classifier."""
         views, wanted = [], self.settings.linear_views
         for epoch in range(self.settings.linear_epochs):
@@ -241,3 +235,26 @@ class Co2l(ReplayLearner[Co2lSettings]):
             if wanted < self.settings.linear_epochs:  # else none is used twice
                 views.append(z)
             yield z
+
+
+def relation_distillation(u: Tensor, past: Tensor, kappa: float, kappa_past: float) -> Tensor:
+    """Every point finds the others as similar as it did under the past weights.
+
+    p_i(kappa) = softmax over j != i of u_i.u_j / kappa, and the cross-entropy of both,
+    L = -1/n sum_i sum_{j != i} p_i^past(kappa*)_j log p_i(kappa)_j; the past has no gradient.
+
+    u (n, d) and past (n, d') of unit length, past from a model that is done learning -> 0-d.
+
+    >>> u = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    >>> round(float(relation_distillation(u, u, 1.0, 1.0)), 4)  # the entropy of the relations
+    0.6192
+    """
+    target = _others(past.detach() @ past.detach().T / kappa_past).softmax(1)
+    # log_softmax and not the log of a softmax: at kappa* = 0.01 the latter underflows to 0 * -inf
+    return -(target * F.log_softmax(_others(u @ u.T / kappa), 1)).sum() / len(u)
+
+
+def _others(similarity: Tensor) -> Tensor:
+    """A square matrix without its diagonal: (n, n) -> (n, n - 1)."""
+    n = len(similarity)
+    return similarity.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)

@@ -41,8 +41,8 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from ocil import losses
 from ocil.learners.learner import Report
 from ocil.learners.replay import ReplayLearner
 from ocil.settings import Settings, setting
@@ -69,6 +69,7 @@ OFFLINE = {
     "batch": 32, "replay": 32, "epochs": 50, "augment": "partial", "net": "resnet18-global",
     "width": 64, "inputs": "standardized",
 }  # fmt: skip
+GREY = {"augment": "none", "width": 100, "init": "xavier"}
 PRESETS: dict[str, dict[str, Any]] = {
     # beta chosen on held-out training images (of CIFAR-10: study tune-derpp-cifar10); the authors'
     # values are 1 and below
@@ -78,13 +79,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default/fashion-mnist": {"lr": 1e-3},  # MNIST's, not tuned
     # the best arguments the authors give; at memory sizes they do not list, the usual ones
     "reference": SGD | {"alpha": 0.2, "beta": 0.5},
-    "reference/mnist": {
-        "replay": 64,
-        "augment": "none",
-        "width": 100,
-        "init": "xavier",
-        "outputs": 10,
-    },
+    "reference/mnist": GREY | {"replay": 64, "outputs": 10},
     "reference/mnist/200": {"replay": 128, "beta": 1.0},
     "reference/mnist/500": {"replay": 10, "alpha": 1.0},
     "reference/mnist/5120": {"lr": 0.1},
@@ -125,21 +120,21 @@ class Derpp(ReplayLearner[DerppSettings]):
             self.remember_logits(batch, arrived)
         return report
 
-    def replayed(self) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def replayed(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits of a fresh draw in a fresh augmentation, and the entries drawn."""
         s = self.settings
         old = self.memory.draw(s.replay, self.generators["memory"], s.retrieval)
         return self.logits(self.augmented(old["x"])), old
 
-    def dark_loss(self) -> torch.Tensor:
+    def dark_loss(self) -> Tensor:
         logits, old = self.replayed()
-        return losses.stored_logits(logits, old["logits"], old["known"], self.settings.outputs)
+        return stored_logits(logits, old["logits"], old["known"], self.settings.outputs)
 
-    def label_loss(self) -> torch.Tensor:
+    def label_loss(self) -> Tensor:
         logits, old = self.replayed()
         return F.cross_entropy(logits, old["y"])
 
-    def remember_logits(self, batch: Batch, logits: torch.Tensor) -> None:
+    def remember_logits(self, batch: Batch, logits: Tensor) -> None:
         """Offer the batch with its logits; rows stored before are made as wide, once a class."""
         columns = self.memory.columns
         if "logits" in columns and (more := self.classes - columns["logits"].shape[1]):
@@ -148,7 +143,7 @@ class Derpp(ReplayLearner[DerppSettings]):
         draw = self.generators["memory"]
         self.memory.reservoir(batch.x, batch.y, draw, logits=logits, known=known)
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         super().load_state_dict(state)
         if filled := len(self.memory):
             logits = self.memory.columns["logits"]
@@ -157,3 +152,24 @@ class Derpp(ReplayLearner[DerppSettings]):
             sound = logits.dim() == 2 and known.shape == (filled,) and width <= self.classes
             if not sound or not 1 <= int(known.min()) <= int(known.max()) <= width:
                 raise ValueError("the stored logits do not fit the classes")
+
+
+def stored_logits(logits: Tensor, stored: Tensor, known: Tensor, outputs: int = 0) -> Tensor:
+    """Mean squared difference over the columns that existed when an image was stored.
+
+    L = sum_i sum_{c < known_i} (o_ic - o'_ic)^2 / sum_i known_i for logits o (n, C), those stored
+    o' (n, K) with K <= C, of which the first known (n,) count -> 0-d. With all columns known this
+    is the mean over images and columns of the reference code.
+
+    With `outputs` all columns of o count, those that came later against 0, and the mean is over so
+    many columns or over all there are: a head of that size from the start whose logits of classes
+    not learned yet are 0.
+    """
+    width = stored.shape[1]
+    there = torch.arange(width, device=stored.device) < known[:, None]  # (n, K)
+    if outputs:
+        target = torch.zeros_like(logits)
+        target[:, :width] = stored.masked_fill(~there, 0.0)
+        return (logits - target).square().sum() / (len(logits) * max(outputs, logits.shape[1]))
+    gap = (logits[:, :width] - stored).masked_fill(~there, 0.0)
+    return gap.square().sum() / known.sum()

@@ -8,7 +8,7 @@ subspaces that they span. For a batch of stream and replayed images
     L_geo = mean_i 1 - p_i^T G z_i / sqrt(p_i^T G p_i  z_i^T G z_i)
 
 with z_i and p_i the features under the weights of now and of before the task, and G the mean of the
-projections on all subspaces of the path, a constant of the batch (`ocil.losses.geodesic`). When a
+projections on all subspaces of the path, a constant of the batch (`flow_kernel`). When a
 task is over, herding chooses the images that stand for its classes, and old classes give up those
 chosen last.
 
@@ -47,12 +47,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from ocil import losses
 from ocil.learners.learner import Report
 from ocil.learners.model import Model
 from ocil.learners.presets import mixed_in, on_colour
@@ -134,8 +134,6 @@ class Geodl(ReplayLearner[GeodlSettings]):
     def build_model(self, net: torch.nn.Module) -> CosineModel:
         return CosineModel(net, self.settings.scale, self.generators["init"])
 
-    # ---------------------------------------------------------------- learning
-
     def begin_task(self, task: int) -> None:
         if self.classes:
             self.keep_teacher()
@@ -143,22 +141,20 @@ class Geodl(ReplayLearner[GeodlSettings]):
             self.optimizer.state.clear()
 
     def step(self, batch: Batch) -> Report:
-        if self.teacher and self.settings.imprint and self.classes > self.known:
+        s, report = self.settings, {}
+        if self.teacher and s.imprint and self.classes > self.known:
             self.imprint(batch, self.known)
-        if self.settings.schedule == "steps":
+        if s.schedule == "steps":
             self.drop_lr(batch, (0.5, 0.75))
-        report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(s.updates):
             x, y = self.with_replay(batch)
             x = self.augmented(x)
             features, z = self.describe(self.model, x)
             loss = F.cross_entropy(self.model.head(features), y)
-            if self.teacher and self.settings.distill:
+            if self.teacher and s.distill:
                 with torch.no_grad():
                     _, past = self.describe(self.teacher, x)
-                kept = losses.geodesic_distillation(
-                    z, past, self.settings.subspace, self.settings.form
-                )
+                kept = geodesic_distillation(z, past, s.subspace, s.form)
                 loss = loss + self.strength(self.teacher.head.classes) * kept
                 report["distillation"] = kept.detach()
             report["loss"] = self.optimizer_step(loss)
@@ -169,7 +165,7 @@ class Geodl(ReplayLearner[GeodlSettings]):
         whole = self.settings.classes_per_task if self.settings.adaptive == "task" else 1
         return self.settings.distill * math.sqrt(old / max(whole, self.classes - old))
 
-    def describe(self, model: Model, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def describe(self, model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features (n, d) for the head, and those that are distilled, from one pass, counted."""
         self.backbone_images += len(x)
         if not isinstance(model.net, ResNet18):
@@ -196,10 +192,8 @@ class Geodl(ReplayLearner[GeodlSettings]):
             old = self.teacher.head.weight
             self.model.head.weight[: len(old)] = old
 
-    # ---------------------------------------------------------------- end of a task
-
     @torch.no_grad()
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         if not self.memory.capacity:
             return
         self.backbone_images += len(images)
@@ -218,3 +212,69 @@ class Geodl(ReplayLearner[GeodlSettings]):
         self.memory.seen += len(labels)
         self.memory.write(slots, images[items], labels[items], rank=rank)
         self.cache.clear()
+
+
+class FlowKernel(NamedTuple):
+    """G = [A B] [[l1, l2], [l2, l3]] [A B]^T, with A, B (d, k) and diagonal blocks l (k,)."""
+
+    a: Tensor
+    b: Tensor
+    l1: Tensor
+    l2: Tensor
+    l3: Tensor
+
+    def product(self, x: Tensor, y: Tensor) -> Tensor:
+        """x_i^T G y_i for the rows of x (n, d) and y (n, d) -> (n,); G itself is never formed."""
+        (xa, xb), (ya, yb) = ((v @ self.a, v @ self.b) for v in (x, y))  # (n, k) each
+        return (xa * (self.l1 * ya + self.l2 * yb) + xb * (self.l2 * ya + self.l3 * yb)).sum(1)
+
+
+def subspace(z: Tensor, k: int) -> Tensor:
+    """Orthonormal basis (d, k) of the k main directions of the rows of z (n, d), not centred."""
+    q, r = torch.linalg.qr(z.T)  # first, since n < d as a rule: half the time of an SVD alone
+    return q @ torch.linalg.svd(r, full_matrices=False).U[:, :k]
+
+
+def flow_kernel(p0: Tensor, p1: Tensor) -> FlowKernel:
+    """G of the geodesic between two subspaces with orthonormal bases p0 and p1 (d, k).
+
+    The shortest path between them on the Grassmann manifold passes through the subspaces Pi(nu),
+    0 <= nu <= 1, and G = int_0^1 Pi(nu) Pi(nu)^T dnu is the mean of the projections on all of them,
+    which has a closed form, the geodesic flow kernel (Gong et al. 2012).
+
+    P0^T P1 = U cos(Theta) V^T gives the principal angles; A = P0 U, B = (A cos(Theta) - P1 V) /
+    sin(Theta), and Pi(nu) = A cos(nu Theta) - B sin(nu Theta) runs from A to P1 V. Integrated,
+
+        l1, l3 = (1 +- sin(2 th) / (2 th)) / 2   and   l2 = -sin(th)^2 / (2 th).
+    """
+    u, cos, vh = torch.linalg.svd(p0.T @ p1)
+    a = p0 @ u
+    residual = a * cos - p1 @ vh.T  # (d, k), columns of length sin(Theta)
+    sin = residual.norm(dim=0)
+    angle = torch.atan2(sin, cos)  # exact for small angles, where arccos is not
+    # Where the angle vanishes so do l2 and l3, and the direction of the column does not matter.
+    b = residual / sin.clamp(min=torch.finfo(sin.dtype).tiny)
+    full, half = torch.sinc(2 * angle / torch.pi), torch.sinc(angle / torch.pi)  # sin(v) / v
+    return FlowKernel(a, b, (1 + full) / 2, -angle.sin() * half / 2, (1 - full) / 2)
+
+
+def geodesic_distillation(z: Tensor, past: Tensor, k: int, form: str = "cosine") -> Tensor:
+    """Old and new features agree on all subspaces between those that they span.
+
+    With rows z_i and their past p_i of unit length and G a constant of the batch,
+
+        cosine      L = mean_i 1 - p_i^T G z_i / sqrt(p_i^T G p_i  z_i^T G z_i)   (as in the paper)
+        difference  L = mean_i (p_i - z_i)^T G (p_i - z_i)              (as in the authors' code)
+
+    k is lowered to n - 2 and to d; a batch of fewer than three takes G = 1, all of the space.
+
+    z (n, d), past (n, d), neither of unit length yet -> 0-d.
+    """
+    z, past = F.normalize(z, dim=1), F.normalize(past.detach(), dim=1)
+    k = min(k, len(z) - 2, z.shape[1])
+    kernel = flow_kernel(subspace(past, k), subspace(z.detach(), k)) if k > 0 else None
+    product = kernel.product if kernel else lambda a, b: (a * b).sum(1)
+    if form == "difference":
+        return product(past - z, past - z).mean()
+    lengths = product(past, past) * product(z, z)
+    return (1 - product(past, z) / lengths.clamp(min=1e-16).sqrt()).mean()

@@ -49,13 +49,14 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ocil import losses
 from ocil.learners.learner import Report
 from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
 from ocil.learners.replay import ReplayLearner
-from ocil.memory import exemplars, subsets
+from ocil.memory import exemplars, policies
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -132,37 +133,26 @@ class Gsa(ReplayLearner[GsaSettings]):
         self.remember(batch)
         return report
 
-    def choose(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+    def choose(self, batch: Batch) -> tuple[Tensor, ...]:
         """Raw images and classes of X_new and of X_mix; the mix ends with the older classes."""
         members, draw = self.memory.members, self.generators["memory"]
         size, seen = self.settings.replay, self.classes
         recent = range(self.balance.older, seen)
-        slots = subsets.of_classes(members, recent, self.settings.current, draw)
+        slots = policies.of_classes(members, recent, self.settings.current, draw)
         slots = exemplars.shuffled(slots, draw)  # the mix takes the first of them
-        x, y = self._joined(batch.x.to(self.device), batch.y.to(self.device), slots)
+        x, y = self.memory.joined(batch.x, batch.y, slots)
         before = self.balance.older
-        old = subsets.of_classes(members, range(before), size * before // seen, draw)
+        old = policies.of_classes(members, range(before), size * before // seen, draw)
         first = size * len(recent) // seen or int(not old)
-        return x, y, *self._joined(x[:first], y[:first], old)
+        return x, y, *self.memory.joined(x[:first], y[:first], old)
 
-    def _joined(
-        self, x: torch.Tensor, y: torch.Tensor, slots: list[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images and classes, followed by those of some slots of the memory."""
-        if not slots:
-            return x, y
-        held = self.memory.read(slots)
-        return torch.cat([x, held["x"]]), torch.cat([y, held["y"]])
-
-    def views(self, x: torch.Tensor) -> torch.Tensor:
+    def views(self, x: Tensor) -> Tensor:
         """(n, ...) raw -> (2n, ...): all first views, then all second ones."""
         first = self.augmented(x)
         mirrored = self.settings.mirror and x.dim() == 4
         return torch.cat([first, first.flip(3) if mirrored else self.augmented(x)])
 
-    def loss(
-        self, x: torch.Tensor, y: torch.Tensor, mix_x: torch.Tensor, mix_y: torch.Tensor
-    ) -> torch.Tensor:
+    def loss(self, x: Tensor, y: Tensor, mix_x: Tensor, mix_y: Tensor) -> Tensor:
         """2 L_mix + L_new, each on its own pass; accumulates the gradient of each logit."""
         y, mix_y = y.repeat(2), mix_y.repeat(2)
         # A class of an older task that comes back has to be among those that compete.
@@ -170,8 +160,42 @@ class Gsa(ReplayLearner[GsaSettings]):
         among[self.balance.older :] = True
         new = losses.restricted_cross_entropy(self.logits(self.views(x)), y, among)
         logits = self.logits(self.views(mix_x))
-        self.balance.masses += torch.stack(losses.gradient_masses(logits, mix_y))
-        weights = losses.adaptive_weights(*self.balance.masses)
+        self.balance.masses += torch.stack(gradient_masses(logits, mix_y))
+        weights = adaptive_weights(*self.balance.masses)
         if self.balance.batches <= self.settings.warmup:
             weights = torch.ones_like(weights)
-        return self.settings.mix * losses.weighted_cross_entropy(logits, mix_y, weights) + new
+        return self.settings.mix * weighted_cross_entropy(logits, mix_y, weights) + new
+
+
+def gradient_masses(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """What cross-entropy does to each logit in one batch: up by own samples, down by the others.
+
+    With p = softmax(logits), the gradient of sum_i -log p_{i,y_i} by the logit o_ic is p_ic - 1 for
+    c = y_i and p_ic otherwise, so that
+    positive_c = sum_{i: y_i = c} (1 - p_ic),   negative_c = sum_{i: y_i != c} p_ic.
+
+    logits (n, C), y (n,) -> two (C,), without gradient.
+    """
+    p = logits.detach().softmax(1)
+    own = F.one_hot(y, p.shape[1]).to(p.dtype)
+    return ((1 - p) * own).sum(0), (p * (1 - own)).sum(0)
+
+
+def adaptive_weights(positive: Tensor, negative: Tensor) -> Tensor:
+    """w = 2 / (1 + exp(1 - R)), R = positive / negative (C,): 1 in balance, from 0.54 up to 2.
+
+    A class that has received neither counts as balanced.
+
+    >>> adaptive_weights(torch.tensor([0.0, 1.0, 9.0]), torch.tensor([0.0, 1.0, 0.0])).tolist()
+    [1.0, 1.0, 2.0]
+    """
+    ratio = (positive + 1e-8) / (negative + 1e-8)
+    return 2 * torch.sigmoid(ratio - 1)
+
+
+def weighted_cross_entropy(logits: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    """1/n sum_i w_{y_i} CE(o_i, y_i), w a constant; divided by n, not by the sum of the weights.
+
+    logits (n, C), y (n,), weights (C,) -> 0-d.
+    """
+    return (weights.detach()[y] * F.cross_entropy(logits, y, reduction="none")).mean()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ocil.nets.heads import GrowingHead, GrowingLinear, grow_head
 from ocil.nets.projection import Projection
@@ -27,7 +27,7 @@ class Model(nn.Module):
         self.net = net
         self.head = GrowingLinear(int(net.features), generator)  # pyright: ignore
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return self.head(self.net(x))
 
     @property
@@ -47,12 +47,12 @@ class Headless(Model):
 class Projected(Model):
     """A net under a projection and no head: images -> projected features (n, out), unit length."""
 
-    def __init__(self, net: nn.Module, project: Projection) -> None:
+    def __init__(self, net: nn.Module, out: int, generator: torch.Generator, layers: int) -> None:
         nn.Module.__init__(self)
-        self.net = net
-        self.project = project
+        self.net, features = net, int(net.features)  # pyright: ignore
+        self.project = Projection(features, features * (layers - 1), out, generator)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return self.project(self.net(x))
 
 
@@ -75,7 +75,7 @@ class WeightAverage:
         self.updates = 0
         self.live = model
         self.model = frozen_copy(model)
-        self._pairs: tuple[list[torch.Tensor], list[torch.Tensor]] | None = None
+        self._pairs: tuple[list[Tensor], list[Tensor]] | None = None
 
     def grow(self, classes: int) -> None:
         """New classes start with the rows that the live head drew for them."""
@@ -86,7 +86,7 @@ class WeightAverage:
                 getattr(mine, name).data[known:] = getattr(live, name).data[known:]
         self._pairs = None
 
-    def _matched(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def _matched(self) -> tuple[list[Tensor], list[Tensor]]:
         """Averaged and live tensors in the same order; collecting them each step costs more than
         the average itself, so the lists are kept until the head grows."""
         if self._pairs is None:
@@ -100,10 +100,10 @@ class WeightAverage:
     def nbytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
 
-    def state_dict(self, samples: bool = True) -> dict[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> dict[str, Tensor]:
         return {**self.model.state_dict(), "updates": torch.tensor(self.updates)}
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:
         weights = {name: value for name, value in state.items() if name != "updates"}
         self.updates = int(state["updates"])
         if self.updates < 0:

@@ -50,7 +50,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from ocil import losses
 from ocil.learners.learner import Report
@@ -59,7 +59,7 @@ from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
 from ocil.learners.readouts import Features, Readout, class_means, nearest_mean
 from ocil.learners.replay import ReplayLearner, as_float
-from ocil.memory import subsets
+from ocil.memory import policies
 from ocil.nets.experts import Exits
 from ocil.nets.heads import GrowingLinear
 from ocil.nets.projection import Projection
@@ -68,7 +68,7 @@ from ocil.stream import Batch
 
 PER_CLASS = 7  # older images replayed for each class seen, at most
 PROJECTED = 128  # width of the contrastive space
-Images = tuple[torch.Tensor, torch.Tensor]  # (n, ...), class ids (n,)
+Images = tuple[Tensor, Tensor]  # (n, ...), class ids (n,)
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class MoseSettings(Settings):
     """Weight of reverse self-distillation; 0 leaves it out."""
     mirror: bool = True
     """Mirrored views, besides those that the augmentation makes."""
+
+
+_FULL_NET = {"net": "resnet18-global", "width": 64, "init": "kaiming"}
 
 
 class Experts(Model):
@@ -96,7 +99,7 @@ class Experts(Model):
         )
         self.adapt = Projection(d, 0, d, generator)
 
-    def stages(self, x: torch.Tensor) -> list[torch.Tensor]:
+    def stages(self, x: Tensor) -> list[Tensor]:
         """Images -> (n, d) for each expert, the last one's equal to `net(x)`."""
         return self.exits(self.net, x)
 
@@ -140,25 +143,19 @@ class Mose(ReplayLearner[MoseSettings]):
         "default/cifar10": {},
         "default/cifar100": {},
         "default/tiny-imagenet": {"net": "resnet18-global"},
-        "reference": {
-            "lr": 1e-3,
-            "ema": 0.0,
-            "net": "resnet18-global",
-            "width": 64,
-            "init": "kaiming",
-        },
+        "reference": _FULL_NET | {"lr": 1e-3, "ema": 0.0},
         "reference/mnist": {"inputs": "standardized"},
         **on_colour("reference", {"inputs": "standardized", "augment": "strong"}),
     }
+
+    model: Experts
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.progress = self.parts[""] = CurrentTask()
 
-    def build_model(self, net: nn.Module) -> Model:
+    def build_model(self, net: nn.Module) -> Experts:
         return Experts(net, self.generators["init"])
-
-    # ---------------------------------------------------------------- learning
 
     def step(self, batch: Batch) -> Report:
         self.progress.meet(-1 if batch.task is None else batch.task, batch.y.tolist())
@@ -172,21 +169,19 @@ class Mose(ReplayLearner[MoseSettings]):
 
     def divide(self, batch: Batch) -> tuple[Images, Images]:
         """N and P of the step: images of the current task, and older ones; raw."""
-        x, y = batch.x.to(self.device), batch.y.to(self.device)
-        n, replay, now = len(y), self.settings.replay, len(self.progress.current)
+        replay, n, now = self.settings.replay, len(batch.y), len(self.progress.current)
         older = [c for c in self.memory.filled if c not in self.progress.current]
         first = now == self.classes
         own = self.drawn(self.progress.current, replay if first else max(replay // 2 - n, 0))
         fresh = 0 if first else min(replay * now // self.classes, n)
-        past = 0 if first else min(replay - fresh, PER_CLASS * self.classes)
-        return _join((x, y), own), _join((x[:fresh], y[:fresh]), self.drawn(older, past))
+        past = self.drawn(older, 0 if first else min(replay - fresh, PER_CLASS * self.classes))
+        join = self.memory.joined
+        return join(batch.x, batch.y, own), join(batch.x[:fresh], batch.y[:fresh], past)
 
-    def drawn(self, classes: list[int], wanted: int) -> Images | None:
-        """Images of the memory, uniformly from all of the classes; none if it has none."""
-        memory = self.memory
-        slots = subsets.of_classes(memory.members, classes, wanted, self.generators["memory"])
-        entries = memory.read(slots) if slots else {}
-        return (entries["x"], entries["y"]) if slots else None
+    def drawn(self, classes: list[int], wanted: int) -> list[int]:
+        """Slots of the memory, uniformly from all of the classes."""
+        draw = self.generators["memory"]
+        return policies.of_classes(self.memory.members, classes, wanted, draw)
 
     def views(self, part: Images) -> Images:
         """Float views (4 n, ...) of n images, or 2 n where there are no mirrored ones."""
@@ -195,36 +190,32 @@ class Mose(ReplayLearner[MoseSettings]):
             x, y = torch.cat([x, x.flip(-1)]), y.repeat(2)
         return torch.cat([x, self.augmented(x)]), y.repeat(2)
 
-    def loss(self, new: Images, old: Images, report: dict[str, torch.Tensor]) -> torch.Tensor:
-        model = self.model
-        assert isinstance(model, Experts)
-        (x, y), n = _join(new, old), len(new[1])
+    def loss(self, new: Images, old: Images, report: Report) -> Tensor:
+        s, model, n = self.settings, self.model, len(new[1])
+        x, y = torch.cat([new[0], old[0]]), torch.cat([new[1], old[1]])
         self.backbone_images += len(x)
         features = model.stages(x)
-        among = losses.present(
-            torch.tensor(self.progress.current, device=self.device), self.classes
-        )
+        current = torch.tensor(self.progress.current, device=self.device)
+        among = losses.present(current, self.classes)
         student = model.adapt(features[-1])
         total = x.new_zeros(())
-        for i, h in enumerate(features):
-            logits = model.classifiers[i](h)
+        for h, classify, project in zip(
+            features, model.classifiers, model.projections, strict=True
+        ):
+            logits = classify(h)
             # In the first task this is the softmax over all classes: there are no others.
             total = total + losses.restricted_cross_entropy(logits[:n], y[:n], among)
-            total = total + losses.supervised_contrastive(
-                model.projections[i](h), y, self.settings.tau
-            )
+            total = total + losses.supervised_contrastive(project(h), y, s.tau)
             if len(y) > n:
-                total = total + self.settings.memory_weight * F.cross_entropy(logits[n:], y[n:])
-        gaps = [losses.reverse_distillation(student, h) for h in features[:-1]]
-        if gaps and self.settings.reverse:
+                total = total + s.memory_weight * F.cross_entropy(logits[n:], y[n:])
+        gaps = [reverse_distillation(student, h) for h in features[:-1]]
+        if gaps and s.reverse:
             reverse = torch.stack(gaps).sum()
             report["reverse"] = reverse.detach()
-            total = total + self.settings.reverse * reverse
+            total = total + s.reverse * reverse
         return total
 
-    # ---------------------------------------------------------------- reading
-
-    def forward_features(self, model: Model, x: torch.Tensor) -> torch.Tensor:
+    def forward_features(self, model: Model, x: Tensor) -> Tensor:
         """(n, S d): the features of all experts, the last one's last."""
         assert isinstance(model, Experts)
         return torch.cat(model.stages(x), 1)
@@ -233,33 +224,33 @@ class Mose(ReplayLearner[MoseSettings]):
         """The last expert's head and means, and the mean over all experts of both ("moe")."""
         assert isinstance(model, Experts)
 
-        def experts(features: Features) -> tuple[torch.Tensor, ...]:  # S times (n, d)
+        def experts(features: Features) -> tuple[Tensor, ...]:  # S times (n, d)
             return features[space].split(model.head.features, 1)
 
-        def last(features: Features) -> torch.Tensor:
+        def last(features: Features) -> Tensor:
             return experts(features)[-1]
 
-        def heads(features: Features) -> torch.Tensor:  # (S, n, C)
+        def heads(features: Features) -> Tensor:  # (S, n, C)
             pairs = zip(model.classifiers, experts(features), strict=True)
             return torch.stack([classify(z) for classify, z in pairs])
 
-        def means(features: Features) -> torch.Tensor:  # (S, n, C)
+        def means(features: Features) -> Tensor:  # (S, n, C)
             return self.distances_to_means(space, experts(features))
+
+        def unit(features: Features) -> Tensor:
+            return F.normalize(last(features), dim=1)
+
+        def all_unit(features: Features) -> Tensor:
+            return F.normalize(features[space], dim=1)
 
         return {
             "head": Readout(lambda f: model.head(last(f)), last),
-            "mean": Readout(
-                lambda f: means(f)[-1], lambda f: F.normalize(last(f), dim=1), needs_memory=True
-            ),
+            "mean": Readout(lambda f: means(f)[-1], unit, needs_memory=True),
             "moe-head": Readout(lambda f: heads(f).mean(0), lambda f: f[space]),
-            "moe-mean": Readout(
-                lambda f: means(f).mean(0),
-                lambda f: F.normalize(f[space], dim=1),
-                needs_memory=True,
-            ),
+            "moe-mean": Readout(lambda f: means(f).mean(0), all_unit, needs_memory=True),
         }
 
-    def distances_to_means(self, space: str, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    def distances_to_means(self, space: str, parts: Sequence[Tensor]) -> Tensor:
         """Minus the squared distances of S times (n, d) to class means, unit length: (S, n, C)."""
         if not len(self.memory):
             return parts[0].new_full((len(parts), len(parts[0]), self.classes), -torch.inf)
@@ -270,7 +261,14 @@ class Mose(ReplayLearner[MoseSettings]):
         return torch.stack([nearest_mean(*p) for p in zip(parts, self.cache[space], strict=True)])
 
 
-def _join(part: Images, more: Images | None) -> Images:
-    if more is None:
-        return part
-    return torch.cat([part[0], more[0]]), torch.cat([part[1], more[1]])
+def reverse_distillation(student: Tensor, teacher: Tensor) -> Tensor:
+    """Distance of unit features from those of a shallower exit: (n, d) both -> 0-d.
+
+    | s / |s| - t / |t| |_F, the Frobenius norm of the whole (n, d) difference, which grows with
+    sqrt(n), as in the reference code, not a mean over points. The teacher t gets no gradient.
+
+    >>> reverse_distillation(torch.tensor([[2.0, 0.0]] * 4), torch.tensor([[0.0, 3.0]] * 4)) ** 2
+    tensor(8.0000)
+    """
+    difference = F.normalize(student, dim=1) - F.normalize(teacher.detach(), dim=1)
+    return torch.linalg.vector_norm(difference)

@@ -19,8 +19,8 @@ one pass, and S_pre = Z Z'^T of Rot(m) for the weights now and those at the end 
 | c           | settings.similarity, similarity_first  | factor of the similarities               |
 | tau         | settings.tau                           | temperature of InfoNCE                   |
 | h', g', W'  | teacher                                | the model at the end of the last task    |
-| L_n         | losses.paired_infonce                  | on the stream                            |
-| L_uni, L_pre| losses.infonce                         | on the memory, and to the snapshot       |
+| L_n         | holistic.paired_infonce                | on the stream                            |
+| L_uni, L_pre| holistic.infonce                       | on the memory, and to the snapshot       |
 
 Differs from the reference:
 
@@ -45,19 +45,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from ocil import losses
-from ocil.augment import views
 from ocil.errors import OcilError
-from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
+from ocil.learners import holistic
 from ocil.learners.learner import Report
 from ocil.learners.presets import on_colour
-from ocil.learners.replay import ReplayLearner
-from ocil.stream import Batch
 
 
 @dataclass(frozen=True)
-class OcmSettings(HolisticSettings):
+class OcmSettings(holistic.HolisticSettings):
     distill: float = 1.0
     """Weight of the squared difference to the snapshot's logits (w); 0 leaves it out."""
     beta2: float = 0.99
@@ -79,12 +76,9 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
-_COLOUR = {
-    "net": "resnet18-global", "width": 64, "inputs": "standardized", "augment": "strong",
-}  # fmt: skip
 
 
-class Ocm(ReplayLearner[OcmSettings]):
+class Ocm(holistic.HolisticLearner[OcmSettings]):
     method = "ocm"
     title = "Mutual information maximisation"
     paper = "Guo et al., Online Continual Learning through Mutual Information Maximization"
@@ -103,17 +97,8 @@ class Ocm(ReplayLearner[OcmSettings]):
         "default/digits": _GREY | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
         "reference/mnist": _GREY | {"inputs": "standardized"},
-        **on_colour("reference", _COLOUR, _DATA),
+        **on_colour("reference", holistic.COLOUR, _DATA),
     }
-
-    def __init__(self, settings: OcmSettings, shape: Any, *given: Any) -> None:
-        views.check("ocm", shape)
-        super().__init__(settings, shape, *given)
-        assert isinstance(self.model, HolisticModel)
-        self.embedder = self.model
-
-    def build_model(self, net: torch.nn.Module) -> HolisticModel:
-        return HolisticModel(net, self.settings.projection, self.generators["init"])
 
     def build_optimizer(self) -> torch.optim.Optimizer:
         optimizer = super().build_optimizer()
@@ -122,63 +107,47 @@ class Ocm(ReplayLearner[OcmSettings]):
                 group["betas"] = (group["betas"][0], self.settings.beta2)
         return optimizer
 
-    # ---------------------------------------------------------------- learning
-
-    def step(self, batch: Batch) -> Report:
-        parts: Report = {}
-        for _ in range(self.settings.updates):
-            x, y = batch.x.to(self.device), batch.y.to(self.device)
-            later = self.teacher is not None and self.settings.replay and len(self.memory)
-            parts = self.later_parts(x, y) if later else self.first_parts(x, y)
-            parts["loss"] = torch.stack(list(parts.values())).sum()
-            self.optimizer_step(parts["loss"])
-        self.remember(batch)
-        return {name: part.detach() for name, part in parts.items()}
-
-    def first_parts(self, x: torch.Tensor, y: torch.Tensor) -> Report:
-        z, f = self.embed(turned_pairs(x, self.augmented).flatten(0, 2))
+    def loss_terms(self, x: Tensor, y: Tensor) -> Report:
+        if self.teacher and self.settings.replay and len(self.memory):
+            return self.later_terms(x, y)
+        z, f = self.embed(holistic.turned_pairs(x, self.augmented).flatten(0, 2))
         return {
-            "stream": losses.paired_infonce(self.compare(z, f, self.settings.similarity_first), y),
+            "stream": holistic.paired_infonce(
+                self.compare(z, f, self.settings.similarity_first), y
+            ),
             "entropy": F.cross_entropy(self.logits(self.augmented(x)), y),
         }
 
-    def later_parts(self, x: torch.Tensor, y: torch.Tensor) -> Report:
-        assert isinstance(self.teacher, HolisticModel)
+    def later_terms(self, x: Tensor, y: Tensor) -> Report:
+        assert isinstance(self.teacher, holistic.HolisticModel)
         snapshot = self.teacher.train()  # as the reference: batch norm uses the batch
         wanted = min(self.settings.replay, self.settings.replay_per_class * self.classes)
         old = self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
         m, y_m, c = old["x"], old["y"], self.settings.similarity
-        stream, memory = (turned_pairs(images, self.augmented) for images in (x, m))
+        stream, memory = (holistic.turned_pairs(images, self.augmented) for images in (x, m))
         z, f = self.embed(torch.cat([stream.flatten(0, 2), memory.flatten(0, 2)]))
-        z, z_m = z.tensor_split([2 * views.TURNS * len(x)])
-        f, f_m = f.tensor_split([2 * views.TURNS * len(x)])
+        z, z_m = z.tensor_split([2 * holistic.TURNS * len(x)])
+        f, f_m = f.tensor_split([2 * holistic.TURNS * len(x)])
         logits = self.logits(self.augmented(m))
         parts = {
-            "stream": losses.paired_infonce(self.compare(z, f, c), y),
-            "memory": losses.infonce(self.compare(z_m, f_m, c), y_m.repeat(2)),
+            "stream": holistic.paired_infonce(self.compare(z, f, c), y),
+            "memory": holistic.infonce(self.compare(z_m, f_m, c), y_m.repeat(2)),
             "entropy": F.cross_entropy(logits, y_m),
         }
         plain = (slice(None), 0)  # of (16, 2, m, ...): turned, not augmented
         z_now = z_m.unflatten(0, memory.shape[:3])[plain].flatten(0, 1)
         z_then = self.recall(snapshot.embed, memory[plain].flatten(0, 1))[0]
-        parts["snapshot"] = losses.infonce(z_now @ z_then.T / self.settings.tau, y_m)
+        parts["snapshot"] = holistic.infonce(z_now @ z_then.T / self.settings.tau, y_m)
         if self.settings.distill:
             then = self.recall(snapshot, self.augmented(m))  # classes of finished tasks
             parts["distill"] = self.settings.distill * F.mse_loss(logits[:, : then.shape[1]], then)
         return parts
 
-    def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        self.backbone_images += len(x)
-        return self.embedder.embed(x)
-
-    def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
-        return similarities(z, f, factor, self.settings.tau, self.generators["method"])
-
     @torch.no_grad()
-    def recall(self, snapshot: Any, x: torch.Tensor) -> Any:
+    def recall(self, snapshot: Any, x: Tensor) -> Any:
         """What the snapshot makes of images, counted."""
         self.backbone_images += len(x)
         return snapshot(x)
 
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         self.keep_teacher()

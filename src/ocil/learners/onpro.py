@@ -24,7 +24,7 @@ with (q, y_q) = APF(b, y_b, prototypes of the step before), or b itself in a tas
 | tau, tau_p| settings.tau, .prototype_tau          | temperatures of InfoNCE and of OPE          |
 | alpha     | settings.guided                       | share of replay that prototypes choose      |
 | p         | settings.mixup                        | chance to mix (see `ocil.memory.feedback`)  |
-| L_n, L_uni| losses.paired_infonce, .infonce       | InfoNCE of stream and memory                |
+| L_n, L_uni| holistic.paired_infonce, .infonce     | InfoNCE of stream and memory                |
 
 Differs from the reference:
 
@@ -49,21 +49,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ocil import losses
-from ocil.augment import views
-from ocil.learners.holistic import HolisticModel, HolisticSettings, similarities, turned_pairs
+from ocil.learners import holistic
 from ocil.learners.learner import Report
 from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
-from ocil.learners.replay import ReplayLearner, as_float
+from ocil.learners.replay import as_float
 from ocil.memory import feedback
 from ocil.settings import setting
-from ocil.stream import Batch
 
 
 @dataclass(frozen=True)
-class OnproSettings(HolisticSettings):
+class OnproSettings(holistic.HolisticSettings):
     prototype_tau: float = setting(0.5, above=0)
     """Temperature of the prototypes' equilibrium."""
     guided: float = setting(0.1, high=1)
@@ -79,12 +78,12 @@ class OnproSettings(HolisticSettings):
 class Mixed(NamedTuple):
     """Images x (m, ...) in [0, 1] that are (1 - share) of class `first` and share of `second`."""
 
-    x: torch.Tensor
-    first: torch.Tensor
-    second: torch.Tensor
-    share: torch.Tensor
+    x: Tensor
+    first: Tensor
+    second: Tensor
+    share: Tensor
 
-    def classes(self, known: int) -> torch.Tensor:
+    def classes(self, known: int) -> Tensor:
         """(m,) the class of each image; a mix of two classes is a new one beyond those known."""
         own = known + torch.arange(len(self.x), device=self.x.device)
         return torch.where((self.share == 0) | (self.first == self.second), self.first, own)
@@ -101,9 +100,6 @@ _DATA: dict[str, dict[str, Any]] = {
     "cifar100": {},
     "tiny-imagenet": {"net": "resnet18-global"},
 }
-_COLOUR = {
-    "net": "resnet18-global", "width": 64, "inputs": "standardized", "augment": "strong",
-}  # fmt: skip
 
 
 class Past(Values):
@@ -127,7 +123,7 @@ class Past(Values):
             raise ValueError("there are prototypes of classes that do not exist")
 
 
-class Onpro(ReplayLearner[OnproSettings]):
+class Onpro(holistic.HolisticLearner[OnproSettings]):
     method = "onpro"
     title = "Online prototypes"
     paper = "Wei et al., Online Prototype Learning for Online Continual Learning"
@@ -142,53 +138,37 @@ class Onpro(ReplayLearner[OnproSettings]):
         "default/digits": _TEN | {"lr": 8e-3, "ema": 0.9},
         "default/mnist": _GREY | {"lr": 2e-3, "readout": "head"},
         **{f"reference/{data}": own for data, own in _DATA.items()},
-        **on_colour("reference", _COLOUR, _DATA),
+        **on_colour("reference", holistic.COLOUR, _DATA),
     }
 
-    def __init__(self, settings: OnproSettings, shape: Any, *given: Any) -> None:
-        views.check("onpro", shape)
-        super().__init__(settings, shape, *given)
-        assert isinstance(self.model, HolisticModel)
-        self.embedder = self.model
-        self.past = self.parts[""] = Past(self.embedder.projection_size, self.device)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.past = self.parts[""] = Past(self.model.projection_size, self.device)
 
-    def build_model(self, net: torch.nn.Module) -> HolisticModel:
-        return HolisticModel(net, self.settings.projection, self.generators["init"])
-
-    # ---------------------------------------------------------------- learning
-
-    def step(self, batch: Batch) -> Report:
-        parts: Report = {}
-        for _ in range(self.settings.updates):
-            parts = self.loss_terms(batch.x.to(self.device), batch.y.to(self.device))
-            parts["loss"] = torch.stack(list(parts.values())).sum()
-            self.optimizer_step(parts["loss"])
-        self.remember(batch)
-        return {name: part.detach() for name, part in parts.items()}
-
-    def loss_terms(self, x: torch.Tensor, y: torch.Tensor) -> Report:
-        """The terms of the loss for raw images x (n, ...) of the stream, y (n,)."""
+    def loss_terms(self, x: Tensor, y: Tensor) -> Report:
         old = self.replayed()
         mixed = self.feedback(**old) if old and self.past.finished else None
         seen = {"seen": self.seen(**old)} if old else {}
-        turned = [turned_pairs(v, self.augmented) for v in ([x, mixed.x] if mixed else [x])]
+        turned = [
+            holistic.turned_pairs(v, self.augmented) for v in ([x, mixed.x] if mixed else [x])
+        ]
         z, f = self.embed(torch.cat([v.flatten(0, 2) for v in turned]))
-        cut, n = 2 * views.TURNS * len(x), len(x)
+        cut, n = 2 * holistic.TURNS * len(x), len(x)
         c = self.settings.similarity if self.past.finished else self.settings.similarity_first
         parts = {
-            "stream": losses.paired_infonce(self.compare(z[:cut], f[:cut], c), y),
+            "stream": holistic.paired_infonce(self.compare(z[:cut], f[:cut], c), y),
             "new": self.equilibrium(z[: 2 * n], y),  # the first turn is none
         } | seen
         if mixed is None:
             entropy = F.cross_entropy(self.logits(self.augmented(x)), y)
         else:
             y_q = mixed.classes(self.classes).repeat(2)
-            parts["memory"] = losses.infonce(self.compare(z[cut:], f[cut:], c), y_q)
+            parts["memory"] = holistic.infonce(self.compare(z[cut:], f[cut:], c), y_q)
             logits = self.logits(self.augmented(mixed.x))
-            entropy = losses.mixed_cross_entropy(logits, mixed.first, mixed.second, mixed.share)
+            entropy = mixed_cross_entropy(logits, mixed.first, mixed.second, mixed.share)
         return parts | {"entropy": entropy}
 
-    def replayed(self) -> dict[str, torch.Tensor]:
+    def replayed(self) -> dict[str, Tensor]:
         """Raw images x and classes y of the replay batch; nothing while there are none."""
         wanted = self.settings.replay
         if self.past.finished:
@@ -197,15 +177,15 @@ class Onpro(ReplayLearner[OnproSettings]):
             return {}
         return self.memory.draw(wanted, self.generators["memory"], self.settings.retrieval)
 
-    def seen(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def seen(self, x: Tensor, y: Tensor) -> Tensor:
         """L_seen of the replay batch, whose prototypes are kept for the next feedback."""
         x = as_float(x)
         z, _ = self.embed(torch.cat([x, self.augmented(x)]))
-        self.past.prototypes = losses.batch_prototypes(z.detach().unflatten(0, (2, -1)).mean(0), y)
+        self.past.prototypes = batch_prototypes(z.detach().unflatten(0, (2, -1)).mean(0), y)
         self.past.prototype_classes = y
         return self.equilibrium(z, y)
 
-    def feedback(self, x: torch.Tensor, y: torch.Tensor) -> Mixed:
+    def feedback(self, x: Tensor, y: Tensor) -> Mixed:
         """APF of the replay batch: as many images, some of them mixed."""
         x, m, s, draw = as_float(x), len(y), self.settings, self.generators["method"]
         if not len(self.past.prototypes):
@@ -229,18 +209,52 @@ class Onpro(ReplayLearner[OnproSettings]):
         a, b = torch.cat([y[first], guided["y"][:k]]), torch.cat([y[second], guided["y"][k:]])
         return Mixed(mixed, a, b, share)
 
-    def equilibrium(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def equilibrium(self, z: Tensor, y: Tensor) -> Tensor:
         """OPE of z (2n, p), the second views after the first."""
         first, second = z.chunk(2)
-        return losses.prototype_equilibrium(first, second, y, self.settings.prototype_tau)
+        return prototype_equilibrium(first, second, y, self.settings.prototype_tau)
 
-    def embed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        self.backbone_images += len(x)
-        return self.embedder.embed(x)
-
-    def compare(self, z: torch.Tensor, f: torch.Tensor, factor: float) -> torch.Tensor:
-        return similarities(z, f, factor, self.settings.tau, self.generators["method"])
-
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         self.past.finished = True
         self.past.forget_prototypes()
+
+
+def batch_prototypes(z: Tensor, y: Tensor) -> Tensor:
+    """Row i is the mean of all z_j with y_j = y_i: z (n, d), y (n,) -> (n, d).
+
+    >>> batch_prototypes(torch.tensor([[1.0], [5.0], [3.0]]), torch.tensor([0, 1, 0])).tolist()
+    [[2.0], [5.0], [2.0]]
+    """
+    same = (y[:, None] == y).to(z.dtype)
+    return (same / same.sum(1, keepdim=True)) @ z
+
+
+def prototype_equilibrium(first: Tensor, second: Tensor, y: Tensor, tau: float) -> Tensor:
+    """Prototypes of a class from two views together, those of different classes apart (OPE).
+
+    With the class means of each view at unit length, 2 K of them for K classes in the batch, and
+    a+ the mean of the class of a in the other view,
+
+        L = -1/(2K) sum_a log( exp(a.a+ / tau) / sum_{b != a} exp(a.b / tau) ),
+
+    which is 0 for K = 1. Every point gets a gradient. The shapes depend on n alone: a class with
+    several points has as many equal rows, of which the first counts.
+
+    first, second (n, d) projections of two views of the same images, y (n,) -> 0-d.
+    """
+    n = len(y)
+    a = F.normalize(torch.cat([batch_prototypes(z, y) for z in (first, second)]), dim=1)
+    counts = losses.first_of_each(y).repeat(2)  # (2n,)
+    itself = torch.eye(2 * n, dtype=torch.bool, device=a.device)
+    each = losses.contrast(a @ a.T / tau, itself.roll(n, 1), counts & ~itself)  # (2n,)
+    return each.masked_fill(~counts, 0.0).sum() / counts.sum()
+
+
+def mixed_cross_entropy(logits: Tensor, first: Tensor, second: Tensor, share: Tensor) -> Tensor:
+    """mean_i (1 - l_i) CE(logits_i, a_i) + l_i CE(logits_i, b_i) (Zhang et al. 2018).
+
+    logits (n, C), labels a = first (n,) and b = second (n,), l = share (n,) of the second -> 0-d.
+    """
+    own = F.cross_entropy(logits, first, reduction="none")
+    other = F.cross_entropy(logits, second, reduction="none")
+    return torch.lerp(own, other, share).mean()

@@ -35,16 +35,18 @@ Cost: that of ER, and twelve bytes an image in memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ocil.errors import OcilError
 from ocil.learners.learner import Report
 from ocil.learners.replay import ReplayLearner
-from ocil.memory import policies, speed
+from ocil.memory import policies
 from ocil.settings import Settings
 from ocil.stream import Batch
 
@@ -94,34 +96,30 @@ class Sbs(ReplayLearner[SbsSettings]):
     }
 
     def step(self, batch: Batch) -> Report:
-        s, memory = self.settings, self.memory
+        s, draw, memory = self.settings, self.generators["memory"], self.memory
         task = -1 if batch.task is None else batch.task
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         report, arrival = {}, None
         for _ in range(s.updates):
-            replay = len(memory) and s.replay
-            slots = (
-                memory.choose(s.replay, self.generators["memory"], s.retrieval) if replay else []
-            )
-            old = memory.read(slots) if replay else {"x": x[:0], "y": y[:0]}
+            slots = memory.choose(s.replay, draw, s.retrieval) if len(memory) and s.replay else []
+            old = memory.read(slots) if slots else {"x": x[:0], "y": y[:0]}
             answer = torch.cat([old["y"], y])
             logits = self.logits(self.augmented(torch.cat([old["x"], x])))
             hits = self.judge(logits.detach(), answer)
             self.look(slots, hits[: len(slots)], task)
             arrival = hits[len(slots) :] if arrival is None else arrival
-            loss = F.cross_entropy(logits, answer)
-            report["loss"] = self.optimizer_step(loss)
+            report["loss"] = self.optimizer_step(F.cross_entropy(logits, answer))
         assert arrival is not None
         self.remember_looks(batch, arrival, task)
         return report
 
-    def judge(self, logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def judge(self, logits: Tensor, y: Tensor) -> Tensor:
         """What each image adds to its hits: (n, C), (n,) -> (n,) in [0, 1]."""
         if self.settings.hit == "probability":
             return logits.softmax(1).gather(1, y[:, None])[:, 0]
         return (logits.argmax(1) == y).float()
 
-    def look(self, slots: list[int], hits: torch.Tensor, task: int) -> None:
+    def look(self, slots: list[int], hits: Tensor, task: int) -> None:
         """Count a look at replayed images, if they came with the current task."""
         if not slots:
             return
@@ -131,7 +129,7 @@ class Sbs(ReplayLearner[SbsSettings]):
         columns["tries"][index] += current
         columns["hits"][index] += hits * current
 
-    def remember_looks(self, batch: Batch, hits: torch.Tensor, task: int) -> None:
+    def remember_looks(self, batch: Batch, hits: Tensor, task: int) -> None:
         memory, n = self.memory, len(batch.y)
         slots = policies.reservoir(memory.seen, memory.capacity, n, self.generators["memory"])
         memory.seen += n
@@ -159,17 +157,11 @@ class Sbs(ReplayLearner[SbsSettings]):
     def extremes(self, classes: list[int], task: int) -> dict[int, list[int]]:
         """For each class the slots of the current task learned most quickly or most slowly."""
         memory, draw = self.memory, self.generators["method"]
-        pools = [
-            [
-                memory.members[c][i]
-                for i in policies.uniform(len(memory.members[c]), MAX_COMPARED, draw)
-            ]
-            for c in classes
-        ]
+        pools = [policies.of_classes(memory.members, [c], MAX_COMPARED, draw) for c in classes]
         index = torch.tensor([slot for pool in pools for slot in pool], device=self.device)
         tries, hits = memory.columns["tries"][index], memory.columns["hits"][index]
         reliable = (memory.columns["task"][index] == task) & (tries >= self.settings.enough)
-        value = speed.learning_speed(hits, tries).masked_fill(~reliable, -1)
+        value = learning_speed(hits, tries).masked_fill(~reliable, -1)
         ties = torch.rand(len(value), generator=draw).tolist()
         rated = iter(zip(value.tolist(), ties, strict=True))  # the lists live on the host
         found = {}
@@ -178,7 +170,7 @@ class Sbs(ReplayLearner[SbsSettings]):
             found[label] = []
             if len(known) >= MIN_RATED:
                 names, speeds, order = zip(*known, strict=True)
-                ends = speed.tails(speeds, order, self.settings.quick, self.settings.slow)
+                ends = tails(speeds, order, self.settings.quick, self.settings.slow)
                 found[label] = [names[i] for i in ends]
         return found
 
@@ -188,3 +180,26 @@ class Sbs(ReplayLearner[SbsSettings]):
             self.memory.columns[name].dim() != 1 for name in ("task", "tries", "hits")
         ):
             raise ValueError("the memory holds looks that are no numbers")
+
+
+def learning_speed(hits: Tensor, tries: Tensor) -> Tensor:
+    """Share of the looks at an image that named it rightly, with one hit and one miss added.
+
+    s = (h + 1) / (n + 2): few looks give a speed near 1/2. hits (m,), tries (m,) -> (m,)
+    """
+    return (hits + 1) / (tries + 2)
+
+
+def tails(speeds: Sequence[float], ties: Sequence[float], quick: float, slow: float) -> list[int]:
+    """Positions of the share `slow` with the lowest and `quick` with the highest speeds.
+
+    Shares of n are rounded down, and of equal speeds the one with the larger tie is faster.
+
+    >>> tails([0.5, 0.9, 0.2, 0.6, 0.4], ties=[0.0] * 5, quick=0.2, slow=0.4)
+    [2, 4, 1]
+    """
+    n = len(speeds)
+    order = sorted(range(n), key=lambda i: (speeds[i], ties[i]))
+    lowest = int(n * slow + 1e-9)  # 100 * 0.29 falls short of 29
+    highest = min(int(n * quick + 1e-9), n - lowest)
+    return order[:lowest] + order[n - highest :]

@@ -37,13 +37,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from ocil import losses
 from ocil.learners.learner import Report
 from ocil.learners.model import Model, Projected
 from ocil.learners.readouts import Readout
 from ocil.learners.replay import ReplayLearner, as_float
-from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -61,6 +61,12 @@ class ScrSettings(Settings):
     gradient, as the reference code does."""
 
 
+REFERENCE = {
+    "tau": 0.1, "replay": 100, "optimizer": "sgd", "lr": 0.1, "weight_decay": 0.0, "ema": 0.0,
+    "skip_first": True, "review": True,
+}  # fmt: skip
+
+
 class Scr(ReplayLearner[ScrSettings]):
     method = "scr"
     title = "Supervised contrastive replay"
@@ -75,16 +81,7 @@ class Scr(ReplayLearner[ScrSettings]):
         "default": {},
         "default/digits": {"lr": 1e-3, "ema": 0.9},
         "default/mnist": {"lr": 1e-3, "tau": 0.2},
-        "reference": {
-            "tau": 0.1,
-            "replay": 100,
-            "optimizer": "sgd",
-            "lr": 0.1,
-            "weight_decay": 0.0,
-            "ema": 0.0,
-            "skip_first": True,
-            "review": True,
-        },
+        "reference": REFERENCE,
     }
 
     def __init__(self, settings: ScrSettings, *given: Any) -> None:
@@ -92,9 +89,7 @@ class Scr(ReplayLearner[ScrSettings]):
         super().__init__(settings, *given)
 
     def build_model(self, net: torch.nn.Module) -> Model:
-        features = int(net.features)  # pyright: ignore
-        out, draw = self.settings.projection, self.generators["init"]
-        return Projected(net, Projection(features, features, out, draw))
+        return Projected(net, self.settings.projection, self.generators["init"], layers=2)
 
     def step(self, batch: Batch) -> Report:
         report = {}
@@ -105,12 +100,12 @@ class Scr(ReplayLearner[ScrSettings]):
         self.remember(batch)
         return report
 
-    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """L of raw images x (n, ...) of classes y (n,)."""
         z = self.logits(torch.cat([as_float(x), self.augmented(x)]))  # (2n, out)
         return losses.supervised_contrastive(z, y.repeat(2), self.settings.tau)
 
-    def end_task(self, task: int, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         """The review: whole batches alone, what is left over of the memory is left out."""
         if not self.settings.review or not self.settings.replay:
             return

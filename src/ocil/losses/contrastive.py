@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 
 def supervised_contrastive(
-    z: torch.Tensor, y: torch.Tensor, tau: float, *, anchors: torch.Tensor | None = None
-) -> torch.Tensor:
+    z: Tensor, y: Tensor, tau: float, *, anchors: Tensor | None = None
+) -> Tensor:
     """Each point picks out those of its class among all others (Khosla et al. 2020, L_out).
 
     L = -1/n sum_i 1/|P_i| sum_{p in P_i} log( e_ip / sum_{j != i} e_ij ), e_ij = exp(z_i.z_j / tau)
@@ -30,9 +31,7 @@ def supervised_contrastive(
     return contrast(z @ z.T / tau, positive, others).mean()
 
 
-def contrast(
-    scores: torch.Tensor, positive: torch.Tensor, candidates: torch.Tensor | None = None
-) -> torch.Tensor:
+def contrast(scores: Tensor, positive: Tensor, candidates: Tensor | None = None) -> Tensor:
     """-mean_{p positive} log softmax(scores)_p of every row, the softmax over `candidates`.
 
     scores (n, m), positive (n, m) bool, candidates (n, m) bool or None for all -> (n,); 0 in a row

@@ -1,12 +1,13 @@
-"""Cross-entropy among some of the classes, and with a weight for every class."""
+"""Cross-entropy among some of the classes, and distillation from a teacher's logits."""
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 
-def present(y: torch.Tensor, classes: int) -> torch.Tensor:
+def present(y: Tensor, classes: int) -> Tensor:
     """Which of 0..classes-1 occur in y (n,): (classes,) bool.
 
     >>> present(torch.tensor([2, 0, 2]), 4).tolist()
@@ -15,9 +16,7 @@ def present(y: torch.Tensor, classes: int) -> torch.Tensor:
     return torch.zeros(classes, dtype=torch.bool, device=y.device).index_fill_(0, y, True)
 
 
-def restricted_cross_entropy(
-    logits: torch.Tensor, y: torch.Tensor, among: torch.Tensor
-) -> torch.Tensor:
+def restricted_cross_entropy(logits: Tensor, y: Tensor, among: Tensor) -> Tensor:
     """-mean_i log( exp(o_{i,y_i}) / sum_{c in A} exp(o_ic) ): the softmax over the classes A only.
 
     The logits of all other classes take no part and get no gradient.
@@ -26,7 +25,7 @@ def restricted_cross_entropy(
     return F.cross_entropy(logits.masked_fill(~among, -torch.inf), y)
 
 
-def asymmetric_cross_entropy(logits: torch.Tensor, y: torch.Tensor, old: int) -> torch.Tensor:
+def asymmetric_cross_entropy(logits: Tensor, y: Tensor, old: int) -> Tensor:
     """Mean over all images; those after the `old` first, the stream's, among their own classes."""
     among = present(y[old:], logits.shape[1])
     fresh = restricted_cross_entropy(logits[old:], y[old:], among)
@@ -34,11 +33,8 @@ def asymmetric_cross_entropy(logits: torch.Tensor, y: torch.Tensor, old: int) ->
     return torch.lerp(fresh, replayed, old / len(y))
 
 
-def weighted_cross_entropy(
-    logits: torch.Tensor, y: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
-    """1/n sum_i w_{y_i} CE(o_i, y_i), w a constant; divided by n, not by the sum of the weights.
-
-    logits (n, C), y (n,), weights (C,) -> 0-d.
-    """
-    return (weights.detach()[y] * F.cross_entropy(logits, y, reduction="none")).mean()
+def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)), mean over points; (n, C) both."""
+    log_p = F.log_softmax(student / temperature, 1)
+    log_q = F.log_softmax(teacher.detach() / temperature, 1)
+    return temperature**2 * F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)

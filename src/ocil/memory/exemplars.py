@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from ocil.memory.policies import fill
 
@@ -69,7 +70,7 @@ def shuffled(items: list[int], generator: torch.Generator) -> list[int]:
     return [items[i] for i in torch.randperm(len(items), generator=generator).tolist()]
 
 
-def herding(z: torch.Tensor, count: int) -> list[int]:
+def herding(z: Tensor, count: int) -> list[int]:
     """`count` different rows of z (n, d), of unit length, whose mean follows that of all.
 
     Row number k is the one that brings the mean of the first k closest to the mean mu of all

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
 def random_partners(
     n: int, chance: float, top: float, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """For each of n images a partner out of them and the partner's share: (n,) int, (n,) float.
 
     With probability `chance` the batch is mixed at all, and then each image with that probability:
@@ -25,7 +26,7 @@ def random_partners(
     return partner, top * u[n + 1 :] * mixed
 
 
-def close_pairs(prototypes: torch.Tensor, wanted: int, generator: torch.Generator) -> torch.Tensor:
+def close_pairs(prototypes: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
     """`wanted` pairs (wanted, 2) of rows of prototypes (K, d) on the CPU, close ones more often.
 
     q = softmax(1 / |p_a - p_b|) over the K (K - 1) / 2 pairs; each pair is taken round(q wanted)
@@ -43,9 +44,7 @@ def close_pairs(prototypes: torch.Tensor, wanted: int, generator: torch.Generato
     return pairs[torch.cat([chosen, more]).sort().values]
 
 
-def pair_shares(
-    pairs: torch.Tensor, chance: float, shape: float, generator: torch.Generator
-) -> torch.Tensor:
+def pair_shares(pairs: Tensor, chance: float, shape: float, generator: torch.Generator) -> Tensor:
     """The second image's share for pairs (n, 2) of classes -> (n,).
 
     One draw for each distinct pair decides with probability `chance` that its images are mixed, by

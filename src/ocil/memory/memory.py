@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from ocil.memory import policies
 
@@ -31,7 +32,7 @@ class Memory:
         self.capacity = capacity
         self.device = torch.device(device)
         self.seen = 0  # items offered so far
-        self.columns: dict[str, torch.Tensor] = {}  # each (capacity, ...), filled to len(self)
+        self.columns: dict[str, Tensor] = {}  # each (capacity, ...), filled to len(self)
         self.labels: list[int] = []  # class id of each filled slot
         self.members: list[list[int]] = []
         self.index_in_class: list[int] = []
@@ -41,7 +42,7 @@ class Memory:
         return len(self.labels)
 
     def reservoir(
-        self, x: torch.Tensor, y: torch.Tensor, generator: torch.Generator, **columns: torch.Tensor
+        self, x: Tensor, y: Tensor, generator: torch.Generator, **columns: Tensor
     ) -> None:
         """Offer a batch: every image of the stream so far ends up kept with equal probability."""
         if not self.capacity:
@@ -52,7 +53,7 @@ class Memory:
 
     def draw(
         self, wanted: int, generator: torch.Generator, how: str = "uniform"
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Tensor]:
         """`wanted` different entries (all if there are fewer), with every column."""
         return self.read(self.choose(wanted, generator, how))
 
@@ -64,13 +65,19 @@ class Memory:
             return policies.of_random_classes(_Filled(self), wanted, generator)
         return policies.uniform(len(self), wanted, generator)
 
-    def read(self, slots: Sequence[int]) -> dict[str, torch.Tensor]:
+    def read(self, slots: Sequence[int]) -> dict[str, Tensor]:
         index = torch.tensor(slots, dtype=torch.int64, device=self.device)
         return {name: column.index_select(0, index) for name, column in self.columns.items()}
 
-    def write(
-        self, slots: Sequence[int], x: torch.Tensor, y: torch.Tensor, **columns: torch.Tensor
-    ) -> None:
+    def joined(self, x: Tensor, y: Tensor, slots: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Images x (n, ...) and classes y (n,), followed by those of some slots."""
+        x, y = x.to(self.device), y.to(self.device)
+        if not slots:
+            return x, y
+        held = self.read(slots)
+        return torch.cat([x, held["x"]]), torch.cat([y, held["y"]])
+
+    def write(self, slots: Sequence[int], x: Tensor, y: Tensor, **columns: Tensor) -> None:
         """Put item i of the batch into slots[i]; -1 skips it; of two for one slot the last stays.
 
         New slots must follow on from len(memory) without a gap, in any order of the items.
@@ -117,7 +124,7 @@ class Memory:
         filled = len(self)
         return sum(c[:filled].numel() * c.element_size() for c in self.columns.values())
 
-    def state_dict(self, samples: bool = True) -> dict[str, torch.Tensor]:
+    def state_dict(self, samples: bool = True) -> dict[str, Tensor]:
         """Filled slots only; "place" is `index_in_class`: the order in a class decides draws."""
         if not samples:
             return Memory(self.capacity).state_dict()
@@ -125,7 +132,7 @@ class Memory:
         place = torch.tensor(self.index_in_class)
         return filled | {"place": place, "seen": torch.tensor(self.seen)}
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor], classes: int) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:
         """Take up a state with class ids below `classes`; one that is not sound is a ValueError."""
         _check(state, self.capacity, classes)
         self.seen, self.index_in_class = int(state["seen"]), state["place"].tolist()
@@ -160,7 +167,7 @@ class _Filled(Sequence[list[int]]):
 _NEVER = (torch.float16, torch.bfloat16, torch.float64)
 
 
-def _check(state: Mapping[str, torch.Tensor], capacity: int, classes: int) -> None:
+def _check(state: Mapping[str, Tensor], capacity: int, classes: int) -> None:
     """Sizes before anything is allocated, and places 0..k-1 for the k slots of each class."""
     place, held = state["place"], {k: v for k, v in state.items() if k.startswith("column.")}
     if len(place) > min(capacity, int(state["seen"])) or any(

@@ -1,11 +1,14 @@
 """Who enters, who leaves, who is replayed: functions that choose indices and touch no images.
 
-Each costs as much as the images it chooses, whatever the size of the memory.
+Each costs as much as the images it chooses (`of_classes`: and the classes it is given), whatever
+the size of the memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+import itertools
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -66,6 +69,26 @@ def balanced(members: Sequence[list[int]], wanted: int, generator: torch.Generat
     slots, chosen = [members[i] for i in order], []
     for own, share in zip(slots, fill([len(own) for own in slots], wanted), strict=True):
         chosen += [own[j] for j in uniform(len(own), share, generator)]
+    return chosen
+
+
+def of_classes(
+    members: Sequence[Sequence[int]], classes: Iterable[int], wanted: int, draw: torch.Generator
+) -> list[int]:
+    """`wanted` different slots, uniformly from all those of the classes (all if there are fewer).
+
+    members[c] lists the slots of class c; a class beyond its end has none. Their order says
+    something of the class: shuffle them before taking only the first.
+
+    >>> of_classes([[4, 1], [0], [2, 3]], [0, 2, 7], 9, torch.Generator())
+    [4, 1, 2, 3]
+    """
+    lists = [members[c] for c in classes if c < len(members)]
+    ends = list(itertools.accumulate(map(len, lists), initial=0))
+    chosen = []
+    for number in uniform(ends[-1], wanted, draw):
+        which = bisect.bisect_right(ends, number) - 1
+        chosen.append(lists[which][number - ends[which]])
     return chosen
 
 

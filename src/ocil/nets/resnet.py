@@ -30,7 +30,7 @@ class Shortcut(nn.Conv2d):
     past its buffers where the processor lacks AVX-512 (torch 2.13).
     """
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         if self.in_channels >= 8:
             return super().forward(input)
         step = self.stride[0]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from ocil.augment import views
 from ocil.errors import OcilError
+from ocil.learners import holistic
 
 
 @pytest.mark.parametrize("side", [4, 5])
 def test_turns_against_numpy(side: int) -> None:
     x = torch.arange(2 * 3 * side * side).view(2, 3, side, side)
-    found = views.turns(x).numpy()
+    found = holistic.turns(x).numpy()
     assert found.shape == (16, 2, 3, side, side)
     middle = side // 2
     for quarter in range(4):
@@ -32,13 +34,13 @@ def test_turns_against_numpy(side: int) -> None:
 
 def test_the_images_come_first_and_all_turns_differ() -> None:
     x = torch.rand(2, 1, 6, 6)
-    found = views.turns(x)
+    found = holistic.turns(x)
     assert torch.equal(found[0], x)
-    assert len(found.flatten(1).unique(dim=0)) == views.TURNS
+    assert len(found.flatten(1).unique(dim=0)) == holistic.TURNS
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 6), (64,)])
-def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
+def test_only_square_images_can_be_turned(learner: Any, shape: tuple[int, ...]) -> None:
     with pytest.raises(OcilError, match=r"ocm learns from images turned.*needs square"):
-        views.check("ocm", shape)
-    views.check("ocm", (1, 8, 8))
+        learner("ocm", shape=shape)
+    learner("ocm", shape=(1, 8, 8))

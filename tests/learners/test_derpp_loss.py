@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from ocil.losses import stored_logits
+from ocil.learners.derpp import stored_logits
 
 
 def test_only_the_columns_that_existed_count() -> None:

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from ocil import losses
+from ocil.learners import aser
 
 
 def worth(order: list[int], members: set[int], agrees: list[bool], k: int) -> float:
@@ -36,7 +36,7 @@ def test_values_are_those_of_the_definition(n: int, k: int) -> None:
     draw = torch.Generator().manual_seed(10 * n + k)
     distance = torch.rand(4, n, generator=draw)
     agrees = torch.rand(4, n, generator=draw) < 0.5
-    found = losses.knn_shapley(distance, agrees, k)
+    found = aser.knn_shapley(distance, agrees, k)
     for e in range(4):
         wanted = by_definition(distance[e].tolist(), agrees[e].tolist(), k)
         torch.testing.assert_close(found[e], torch.tensor(wanted))
@@ -48,13 +48,13 @@ def test_the_values_of_a_row_add_up_to_the_worth_of_all() -> None:
     agrees = torch.rand(7, 40, generator=draw) < 0.3
     nearest = distance.argsort(1)[:, :3]
     wanted = agrees.gather(1, nearest).float().mean(1)
-    torch.testing.assert_close(losses.knn_shapley(distance, agrees, 3).sum(1), wanted)
+    torch.testing.assert_close(aser.knn_shapley(distance, agrees, 3).sum(1), wanted)
 
 
 def test_a_close_point_of_another_class_is_worth_least() -> None:
     distance = torch.tensor([[0.1, 0.2, 0.9, 1.0]])
     agrees = torch.tensor([[False, True, True, False]])
-    value = losses.knn_shapley(distance, agrees, 1)[0]
+    value = aser.knn_shapley(distance, agrees, 1)[0]
     assert value.argmin() == 0 and value[0] < 0
     assert value.argmax() == 1
 
@@ -62,11 +62,11 @@ def test_a_close_point_of_another_class_is_worth_least() -> None:
 def test_equal_distances_keep_their_order() -> None:
     agrees = torch.tensor([[True, False, True]])
     equal, apart = torch.ones(1, 3), torch.tensor([[1.0, 2.0, 3.0]])
-    assert torch.equal(losses.knn_shapley(equal, agrees, 2), losses.knn_shapley(apart, agrees, 2))
+    assert torch.equal(aser.knn_shapley(equal, agrees, 2), aser.knn_shapley(apart, agrees, 2))
 
 
 def test_no_points_to_evaluate_give_no_rows() -> None:
-    value = losses.knn_shapley(torch.empty(0, 5), torch.empty(0, 5, dtype=torch.bool), 3)
+    value = aser.knn_shapley(torch.empty(0, 5), torch.empty(0, 5, dtype=torch.bool), 3)
     assert value.shape == (0, 5)
 
 
@@ -74,7 +74,7 @@ def test_no_points_to_evaluate_give_no_rows() -> None:
 def test_adversarial_values_by_hand(form: str) -> None:
     draw = torch.Generator().manual_seed(4)
     stream, memory = torch.randn(3, 5, generator=draw), torch.randn(4, 5, generator=draw)
-    found = losses.adversarial_shapley(stream, memory, form)
+    found = aser.adversarial_shapley(stream, memory, form)
     for d in range(5):
         a, q = stream[:, d].tolist(), memory[:, d].tolist()
         wanted = {
@@ -88,5 +88,5 @@ def test_adversarial_values_by_hand(form: str) -> None:
 @pytest.mark.parametrize("form", ["mean", "extreme"])
 def test_without_other_points_of_the_memory_the_stream_decides(form: str) -> None:
     stream = torch.tensor([[0.1, -0.2, 0.0]])
-    found = losses.adversarial_shapley(stream, torch.empty(0, 3), form)
+    found = aser.adversarial_shapley(stream, torch.empty(0, 3), form)
     assert torch.equal(found, -stream[0])

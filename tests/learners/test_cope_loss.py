@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil import losses
+from ocil.learners import cope
 
 TAU = 0.2
 
@@ -52,7 +52,7 @@ def test_value_and_gradient_are_those_of_the_formula(problem, repel):
     z, y, prototypes = problem
     z.requires_grad_()
     prototypes.requires_grad_()
-    found = losses.pseudo_prototypical_proxy(z, y, prototypes, TAU, repel)
+    found = cope.pseudo_prototypical_proxy(z, y, prototypes, TAU, repel)
     expected = slow(z, y, prototypes.detach(), repel)
     assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-10)
     (wanted,) = torch.autograd.grad(expected, z)
@@ -64,15 +64,15 @@ def test_value_and_gradient_are_those_of_the_formula(problem, repel):
 def test_one_class_in_the_batch_repels_nothing(problem):
     z, _, prototypes = problem
     y = torch.zeros(9, dtype=torch.int64)
-    strong = losses.pseudo_prototypical_proxy(z, y, prototypes, TAU, 100.0)
-    assert float(strong) == float(losses.pseudo_prototypical_proxy(z, y, prototypes, TAU, 0.0))
+    strong = cope.pseudo_prototypical_proxy(z, y, prototypes, TAU, 100.0)
+    assert float(strong) == float(cope.pseudo_prototypical_proxy(z, y, prototypes, TAU, 0.0))
 
 
 def test_a_cold_loss_stays_finite():
     # a point of class 1 exactly on one of class 0 and on its prototype, at a low temperature
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
     prototypes = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
-    loss = losses.pseudo_prototypical_proxy(z, torch.tensor([0, 1, 1]), prototypes, 0.01)
+    loss = cope.pseudo_prototypical_proxy(z, torch.tensor([0, 1, 1]), prototypes, 0.01)
     loss.backward()
     assert loss.isfinite()
     assert z.grad is not None
@@ -82,7 +82,7 @@ def test_a_cold_loss_stays_finite():
 def test_others_logsumexp_is_the_sum_without_each():
     draw = torch.Generator().manual_seed(2)
     scores = torch.randn(6, 7, generator=draw).mul_(30).requires_grad_()
-    found = losses.others_logsumexp(scores)
+    found = cope.others_logsumexp(scores)
     for c in range(7):
         rest = [k for k in range(7) if k != c]
         torch.testing.assert_close(found[:, c], scores[:, rest].logsumexp(1))
@@ -93,5 +93,5 @@ def test_others_logsumexp_is_the_sum_without_each():
 
 
 def test_others_logsumexp_of_equal_scores():
-    found = losses.others_logsumexp(torch.zeros(1, 3))
+    found = cope.others_logsumexp(torch.zeros(1, 3))
     assert found[0].tolist() == pytest.approx([math.log(2)] * 3)

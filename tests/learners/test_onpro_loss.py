@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil.losses import batch_prototypes, mixed_cross_entropy, prototype_equilibrium
+from ocil.learners.onpro import batch_prototypes, mixed_cross_entropy, prototype_equilibrium
 
 Y = [4, 1, 4, 0, 1, 4]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import torch
 
+from ocil.learners.cope import offer
 from ocil.memory import Memory
-from ocil.memory.class_reservoir import ClassReservoir
 
 
 def fed(labels: list[int], capacity: int, seed: int = 0, batch: int = 10) -> Memory:
     """A memory offered images whose pixels say their number in the stream."""
-    memory, reservoir = Memory(capacity), ClassReservoir()
+    memory, met = Memory(capacity), list[int]()
     draw = torch.Generator().manual_seed(seed)
     for start in range(0, len(labels), batch):
         y = torch.tensor(labels[start : start + batch])
         x = torch.arange(start, start + len(y), dtype=torch.float32)[:, None]
-        reservoir.offer(memory, x, y, draw)
+        offer(memory, met, x, y, draw)
     assert memory.seen == len(labels)
     assert sum(map(len, memory.members)) == len(memory) == min(capacity, len(labels))
     for label, slots in enumerate(memory.members):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil.losses import holistic_scores, infonce, paired_infonce
+from ocil.learners.holistic import holistic_scores, infonce, paired_infonce
 
 TURNS, EPS = 3, 1e-8
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ocil.losses import bias_corrected, fit_bias, most_confident
+from ocil.learners.bic import bias_corrected, fit_bias
+from ocil.learners.bic_ac import most_confident
 
 
 def drawn(classifiers: int = 3, n: int = 40, classes: int = 5, scale: float = 2.0) -> tuple:
