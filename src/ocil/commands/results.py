@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ocil.commands.parsing import Positional, parse, say
 from ocil.errors import OcilError
-from ocil.files import read_plain
 from ocil.report.runs import Run, read_runs
+from ocil.run.folder import RunFolder
 from ocil.run.reading import RECORD_NAME, read_record
 
 if TYPE_CHECKING:
@@ -33,11 +31,14 @@ def show(words: list[str]) -> None:
     if (folder / RECORD_NAME).exists() or folder.is_file():
         say(*renderables(read_record(folder)))
         return
-    if (folder / "settings.json").is_file():
-        go_on = shlex.quote(str(folder))
-        raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {go_on}`.")
+    run = RunFolder(folder)
+    if run.settings.is_file():
+        step, steps = run.progress()
+        raise OcilError(
+            f"{folder} is not finished (step {step} of {steps or '?'}); `{run.resume}`."
+        )
     broken = not any(folder.rglob(RECORD_NAME))
-    if broken and ((folder / "events.jsonl").exists() or (folder / "checkpoints").exists()):
+    if broken and (run.events.exists() or run.checkpoints.exists()):
         raise OcilError(
             f"{folder} holds parts of a run without its settings.json, so it can neither be shown "
             "nor continued; copy the whole folder again, or start anew with `ocil run`."
@@ -54,22 +55,6 @@ def overviews(runs: Sequence[Run]) -> Iterator[Blocks]:
         own = [run for run in runs if (run.data, run.split) == key]
         rows = [row for row in overview(own) if row.reported]
         yield to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images")
-
-
-def _progress(folder: Path) -> str:
-    """How far a run got, from its events."""
-    step, steps = 0, "?"
-    try:
-        lines = read_plain(folder / "events.jsonl").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        try:
-            event = json.loads(line)
-            step, steps = event.get("step", step), event.get("steps", steps)
-        except (ValueError, AttributeError, RecursionError):
-            continue
-    return f"step {step} of {steps}"
 
 
 @dataclass(frozen=True)

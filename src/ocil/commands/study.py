@@ -23,6 +23,7 @@ from ocil.report.runs import Run
 from ocil.run import latentfile
 from ocil.run import record as records
 from ocil.run.command import command
+from ocil.run.folder import RunFolder
 from ocil.run.reading import RECORD_NAME, find_records
 from ocil.settings import to_mapping
 from ocil.study.estimate import project
@@ -153,7 +154,7 @@ def overview(jobs: list[Job]) -> Table:
         table.add_column(heading, overflow="fold")
     shown = [job for job in jobs if job.state != "finished"]
     for job in sorted(shown, key=lambda j: j.state)[:30]:
-        step, steps = job.progress()
+        step, steps = RunFolder(job.folder).progress()
         progress = f"{100 * step / steps:.0f} %" if steps else ""
         expected = f"{job.expected / 60:.1f} min" if job.expected else ""
         words = command(job.plan.method, to_mapping(job.plan.settings))
