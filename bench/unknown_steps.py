@@ -18,7 +18,7 @@ from ocil.paper.times import STEPS, Times, planned
 from ocil.report.runs import read_runs
 from ocil.run.folder import Plan
 from ocil.settings import to_mapping
-from ocil.study.timing import measure
+from ocil.study.estimate import measure
 
 
 def main(root: Path) -> None:

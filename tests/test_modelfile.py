@@ -105,22 +105,6 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
             ocil.load(path)
 
 
-def test_an_older_version_is_migrated(
-    blob: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "old.ocil").write_bytes(blob)
-    monkeypatch.setattr(modelfile, "VERSION", 2)
-    with pytest.raises(OcilError, match="format 1, which this ocil no longer reads"):
-        ocil.load(tmp_path / "old.ocil")
-
-    def renamed(old: modelfile.ModelFile) -> modelfile.ModelFile:
-        return modelfile.ModelFile(old.note | {"version": 2}, old.tensors)
-
-    monkeypatch.setitem(modelfile.MIGRATIONS, 1, renamed)
-    again = ocil.load(tmp_path / "old.ocil")
-    assert again.state_sha256() == model().state_sha256()
-
-
 def forged(blob: bytes, **changes: Any) -> bytes:
     """The sums agree, the content does not."""
     note, tensors = modelfile.parse(blob)

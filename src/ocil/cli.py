@@ -96,8 +96,14 @@ def _dispatch(words: list[str]) -> None:
     elif words[0] == "--version":
         sys.stdout.write(f"ocil {ocil.__version__}\n")
     elif words[0] in COMMANDS:
-        module = importlib.import_module(f"ocil.commands.{COMMANDS[words[0]]}")
-        getattr(module, words[0])(words[1:])
+        from ocil.commands.parsing import parse
+
+        module, _, name = COMMANDS[words[0]].partition(":")
+        command = getattr(importlib.import_module(f"ocil.commands.{module}"), name)
+        if isinstance(command, type):
+            parse(command, words[1:], f"ocil {words[0]}")()
+        else:
+            command(words[1:])
     else:
         hint = suggest(words[0], COMMANDS) or f" Commands: {', '.join(COMMANDS)}."
         raise OcilError(f"Unknown command '{words[0]}'.{hint}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class OcilError(Exception):
@@ -24,6 +25,31 @@ class Stopped(Exception):
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
         self.number = number
+
+
+def brief(error: BaseException, limit: int = 200) -> str:
+    """What an error says, on one line and without a full stop, for a sentence around it."""
+    return " ".join(str(error).split())[:limit].rstrip(".") or type(error).__name__
+
+
+# All that content of any kind can provoke while it is read.
+UNREADABLE = (
+    OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError,
+    AssertionError, MemoryError,
+)  # fmt: skip
+
+
+@contextmanager
+def refusing(sentence: str, remedy: str = "", *more: type[Exception]) -> Iterator[None]:
+    """Turn what content provokes into "SENTENCE (the problem); REMEDY."; an OcilError passes.
+
+    `more` are the errors of a package that reads.
+    """
+    try:
+        yield
+    except (*UNREADABLE, *more) as error:
+        end = f"; {remedy}." if remedy else "."
+        raise OcilError(f"{sentence} ({brief(error)}){end}") from error
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ocil.errors import OcilError
+from ocil.errors import OcilError, brief
 
 NOT_REGULAR = "it is no regular file"
 MAX_BYTES = 1 << 30  # bytes of a file that is read whole, unless its format says less
@@ -142,21 +142,20 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_plain(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """The content of a regular file of at most `limit` bytes, or an OSError."""
-    with open_plain(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size > limit:
-            told = f"it has {size} bytes, at most {limit} are read"
-            raise OSError(errno.EFBIG, told, str(path))
-        return stream.read(size)
+    """The content of a regular file of at most `limit` bytes."""
+    try:
+        with open_plain(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > limit:
+                raise OcilError(f"Cannot read {path}: {size} bytes, at most {limit} are read.")
+            return stream.read(size)
+    except OSError as error:
+        raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain data, or one sentence on what is wrong with it."""
     try:
         return tomllib.loads(read_plain(path, MAX_TOML_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
-        problem = " ".join(str(error).split())[:200].rstrip(".")
-        raise OcilError(f"{path} is not valid TOML: {problem}.") from error
+        raise OcilError(f"{path} is not valid TOML: {brief(error)}.") from error

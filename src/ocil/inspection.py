@@ -6,15 +6,13 @@ import base64
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from ocil.errors import OcilError
+from ocil.errors import refusing
 from ocil.mixture.diagnostics import at_floor, spread
 from ocil.modelfile import ModelFile
-from ocil.session import UNFIT
 from ocil.text import html, plain
 
 PICTURES = 8  # of the memory, for each class
@@ -58,29 +56,17 @@ class Facts:
         yield from [f"  and {left} more classes"] if left else []
 
 
+@refusing("The model's content does not fit together")
 def describe(content: ModelFile) -> Facts:
     """The facts of a file, as far as they can be told; strange content is an OcilError."""
-    try:
-        return _describe(*content)
-    except UNFIT as error:
-        problem = " ".join(str(error).split())[:200].rstrip(".")
-        raise OcilError(f"The model's content does not fit together ({problem}).") from error
-
-
-def _describe(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Facts:
+    note, tensors = content
     labels, settings = note["scalars"]["labels"], note["settings"]
     y = tensors.get("learner.memory.column.y", torch.zeros(0, dtype=torch.int64))
     x = tensors.get("learner.memory.column.x")
     held = torch.bincount(y, minlength=len(labels)).tolist()
     health = _health(tensors, len(labels))
     rows = [
-        Row(
-            plain(label, 80),
-            int(note["counts"][c]),
-            held[c],
-            *health[c],
-            _pictures(x, y, c),
-        )
+        Row(plain(label, 80), int(note["counts"][c]), held[c], *health[c], _pictures(x, y, c))
         for c, label in enumerate(labels[:CLASSES])
     ]
     size = plain(settings["memory"], 20)

@@ -12,14 +12,14 @@ file contains training images (the replay memory) unless it was saved without th
 from __future__ import annotations
 
 import copy
+import io
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -28,11 +28,12 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from ocil import nets, samples
-from ocil.errors import OcilError
+from ocil.errors import OcilError, refusing
 from ocil.learners import registry
+from ocil.learners.parts import strip_prefix
 from ocil.nets.foreign import Foreign, offering
 from ocil.samples import Channels, Form
-from ocil.session import UNFIT, Session, State
+from ocil.session import Session, State
 from ocil.settings import Settings, to_mapping
 from ocil.version import __version__
 
@@ -40,8 +41,6 @@ VERSION = 1
 KEY = "ocil.model"
 MAX_HEADER = 32 << 20  # bytes
 MAX_ITEM = 1 << 26  # numbers in one item
-# What any content can provoke while it is read.
-UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, SafetensorError)
 
 
 class ModelFile(NamedTuple):
@@ -72,10 +71,6 @@ class Learned:
         return State(tensors, scalars)
 
 
-# version -> what makes the content of the next version of it
-MIGRATIONS: dict[int, Callable[[ModelFile], ModelFile]] = {}
-
-
 def dump(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
     """The bytes of a file."""
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
@@ -90,81 +85,54 @@ def dump(note: dict[str, Any], tensors: dict[str, torch.Tensor]) -> bytes:
     return blob
 
 
-def parse(blob: bytes, where: str = "The model") -> ModelFile:
-    """The content of a file, checked; migrated if it is of an older version."""
-    header = _header(blob[:8], lambda size: blob[8 : 8 + size], len(blob), where)
-    note = _note(header, where)
-    try:
-        tensors = load_tensors(blob)
-        wanted = note.pop("sha256")
-        if State(tensors, note).sha256() != wanted:
-            raise ValueError("its checksum is another")
-    except UNREADABLE as error:
-        raise _damaged(where, error) from error
-    found = ModelFile(note, tensors)
-    for version in range(note["version"], VERSION):
-        if version not in MIGRATIONS:
-            raise OcilError(f"{where} has format {version}, which this ocil no longer reads.")
-        found = MIGRATIONS[version](found)
-    return found
+def parse(blob: bytes) -> ModelFile:
+    """The content of a file, from its bytes."""
+    return _parse(io.BytesIO(blob), "The model")
 
 
 def read(path: Path) -> ModelFile:
-    """Read a file; its header is looked at before the rest is taken into memory."""
+    """The content of a file."""
     try:
         if not path.is_file():
             raise OcilError(f"There is no model file {path}; `ocil learn` or save() makes one.")
         with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            _note(_header(stream.read(8), stream.read, size, str(path)), str(path))
-            stream.seek(0)
-            return parse(stream.read(), str(path))
+            return _parse(stream, str(path))
     except OSError as error:
         raise OcilError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def _header(start: bytes, rest: Callable[[int], bytes], size: int, where: str) -> dict[str, Any]:
-    """The JSON header, refused before it is read if its length cannot be true."""
-    claimed = int.from_bytes(start, "little")
-    if len(start) < 8 or claimed > size - 8 or claimed > MAX_HEADER:
+def _parse(stream: BinaryIO, where: str) -> ModelFile:
+    """Note and tensors; the header is looked at before the rest is taken into memory."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    claimed = int.from_bytes(stream.read(8), "little")
+    if size < 8 or claimed > min(size - 8, MAX_HEADER):
         raise OcilError(
             f"{where} is no model of ocil, or it is cut off: its header would have {claimed} bytes "
             f"in a file of {size}."
         )
-    try:
-        header = json.loads(rest(claimed))
-        ends = [item["data_offsets"][1] for key, item in header.items() if key != "__metadata__"]
-        if size - 8 - claimed != max(ends, default=0):
-            raise ValueError(f"it has {size} bytes, expected {8 + claimed + max(ends, default=0)}")
-        return header
-    except UNREADABLE as error:
-        raise _damaged(where, error) from error
-
-
-def _note(header: dict[str, Any], where: str) -> dict[str, Any]:
-    try:
-        text = (header.get("__metadata__") or {}).get(KEY)
+    sentence = f"{where} is truncated, altered or no model of ocil"
+    with refusing(sentence, "copy it again", SafetensorError):
+        header = json.loads(stream.read(claimed))
+        text = (header.pop("__metadata__", None) or {}).get(KEY)
         if text is None:
             raise OcilError(f"{where} is of another program: it has no note '{KEY}'.")
+        wanted = 8 + claimed + max((item["data_offsets"][1] for item in header.values()), default=0)
+        if size != wanted:
+            raise ValueError(f"it has {size} bytes, expected {wanted}")
         note = json.loads(text)
-        version = note["version"]
-        if type(version) is not int or version < 1:
+        if type(version := note["version"]) is not int or version < 1:
             raise ValueError(f"its version is {version!r}")
-    except UNREADABLE as error:
-        raise _damaged(where, error) from error
-    if version > VERSION:
-        raise OcilError(
-            f"{where} was made by a newer ocil (format {version}, this one reads up to {VERSION}); "
-            "upgrade with `pip install --upgrade ocil`."
-        )
-    return note
-
-
-def _damaged(where: str, error: Exception) -> OcilError:
-    problem = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
-    return OcilError(
-        f"{where} is truncated, altered or no model of ocil ({problem}); copy it again."
-    )
+        if version > VERSION:
+            raise OcilError(
+                f"{where} was made by a newer ocil (format {version}, this one reads up to "
+                f"{VERSION}); upgrade with `pip install --upgrade ocil`."
+            )
+        stream.seek(0)
+        tensors, checksum = load_tensors(stream.read()), note.pop("sha256")
+        if State(tensors, note).sha256() != checksum:
+            raise ValueError("its checksum is another")
+    return ModelFile(note, tensors)
 
 
 # -------------------------------------------------------------------- what is in the note
@@ -193,16 +161,9 @@ def content_of(learned: Learned, memory: bool) -> ModelFile:
     return ModelFile(note, tensors)
 
 
+@refusing("its content does not fit together", "copy it again")
 def restore(content: ModelFile, net: nn.Module | None) -> Learned:
     """What the classifier in a file has learned; `net` where it was made with a module."""
-    try:
-        return _restore(content, net)
-    except UNFIT as error:
-        problem = " ".join(str(error).split())[:200].rstrip(".")
-        raise OcilError(f"its content does not fit together ({problem}); copy it again.") from error
-
-
-def _restore(content: ModelFile, net: nn.Module | None) -> Learned:
     note, tensors = content
     kind = registry.get(note["method"])
     values = registry.upgraded(kind.method, note["settings"])
@@ -222,7 +183,7 @@ def _restore(content: ModelFile, net: nn.Module | None) -> Learned:
     with offering(module):
         session = Session(kind, settings, form.shape)
     state = {k: v for k, v in tensors.items() if not k.startswith("pending.")}
-    session._load(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
+    session.take_up(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
     held = session.learner.memory.columns.get("x")
     if held is not None and _form_of(held) != form:
         raise ValueError(f"the memory holds items of {held.dtype}")
@@ -237,8 +198,7 @@ def _restore(content: ModelFile, net: nn.Module | None) -> Learned:
         raise ValueError("its counts are not those of its classes")
     names = None if note["names"] is None else [str(name) for name in note["names"]]
     counted = Counter(dict(zip(known, counts, strict=True)))
-    places = _unfinished(note)
-    return Learned(session, form, note["channels"], names, pending, counted, places)
+    return Learned(session, form, note["channels"], names, pending, counted, _unfinished(note))
 
 
 def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -246,11 +206,8 @@ def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
     found = note.get("unfinished", {})
     for place in found.values():
         numbers = [place[key] for key in ("known", "learned", "samples")]
-        if (
-            not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
-            or not isinstance(place["name"], str)
-            or not isinstance(place["given"], dict)
-        ):
+        sound = isinstance(place["name"], str) and isinstance(place["given"], dict)
+        if not sound or not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
             raise ValueError("its place in the data is none")
     return found
 
@@ -261,13 +218,9 @@ def _form_of(x: torch.Tensor) -> Form:
 
 def _form(note: dict[str, Any]) -> Form:
     shape, dtype = tuple(note["shape"]), note["dtype"]
-    if (
-        len(shape) not in (1, 3)
-        or not all(type(n) is int and 1 <= n <= MAX_ITEM for n in shape)
-        or math.prod(shape) > MAX_ITEM
-        or dtype not in ("uint8", "float32")
-        or note["channels"] not in ("auto", "first", "last")
-    ):
+    whole = len(shape) in (1, 3) and all(type(n) is int and 1 <= n <= MAX_ITEM for n in shape)
+    known = dtype in ("uint8", "float32") and note["channels"] in ("auto", "first", "last")
+    if not whole or not known or math.prod(shape) > MAX_ITEM:
         raise ValueError(f"items of shape {shape} and type {dtype!r}")
     return Form(shape, dtype)
 
@@ -286,10 +239,7 @@ def _check_sizes(
         wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     else:
         wanted = {f"module.{n}": tuple(v.shape) for n, v in module.state_dict().items()}
-    prefix = "learner.model.net."
-    found = {
-        k.removeprefix(prefix): tuple(v.shape) for k, v in tensors.items() if k.startswith(prefix)
-    }
+    found = {k: tuple(v.shape) for k, v in strip_prefix(tensors, "learner.model.net.").items()}
     if found != wanted:
         odd = sorted(set(found.items()) ^ set(wanted.items()))[:2]
         raise ValueError(f"the network has other weights than the file: {odd}")

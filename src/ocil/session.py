@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ocil import rng
-from ocil.errors import OcilError
+from ocil.errors import OcilError, refusing
 from ocil.labels import LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
@@ -23,16 +23,8 @@ from ocil.nets.foreign import Foreign, offering
 from ocil.settings import Settings
 from ocil.stream import Batch
 
-# What a state of any content can provoke while it is loaded.
-UNFIT = (
-    LookupError, ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError,
-    AssertionError, MemoryError,
-)  # fmt: skip
-
-
 # Tensors that only a forged state has infinite numbers in.
-_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled")
-_FINITE = tuple(f"learner.{part}." for part in _FINITE_PARTS)
+_FINITE = tuple(f"learner.{x}." for x in ("model", "average", "teacher", "optimizer", "pooled"))
 
 
 class State(NamedTuple):
@@ -112,16 +104,12 @@ class Session:
 
     def load(self, state: State) -> None:
         """Take up a state; one that does not fit this method and its settings is refused."""
-        try:
-            self._load(state)
-        except UNFIT as error:
-            problem = " ".join(str(error).split())[:200].rstrip(".")
-            raise OcilError(
-                f"The saved state does not fit {self.method} with its settings ({problem}); "
-                "delete it to use the one before."
-            ) from error
+        sentence = f"The saved state does not fit {self.method} with its settings"
+        with refusing(sentence, "delete it to use the one before"):
+            self.take_up(state)
 
-    def _load(self, state: State) -> None:
+    def take_up(self, state: State) -> None:
+        """The same, with errors of any kind for a state that does not fit."""
         method, labels, step = (state.scalars[k] for k in ("method", "labels", "step"))
         if method != self.method or type(step) is not int or step < 0:
             raise ValueError("it was made by another method or at no step")

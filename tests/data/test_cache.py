@@ -24,7 +24,7 @@ def no_decoding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make any further decoding fail."""
 
     def forbid() -> None:
-        monkeypatch.setattr("ocil.data.dataset.decoder_of", lambda *_: 1 / 0)
+        monkeypatch.setattr("ocil.data.cache.chunks_of", lambda *_: 1 / 0)
 
     return forbid
 

@@ -98,7 +98,7 @@ def cut(keep: int) -> Callable[[], bytes]:
 
 nan = arrays()["features"] * np.float32(np.nan)
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
-    "empty": (lambda: b"", "has 0 bytes"),
+    "empty": (lambda: b"", "cut off"),
     "huge header": (lambda: b"\xff" * 7 + b"\x7f" + b"{}" * 20, "its header would have 9"),
     "header beyond the end": (lambda: (10**6).to_bytes(8, "little") + b"{}", "cut off"),
     "cut off": (cut(-7), "no whole file of latents"),
@@ -163,9 +163,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with path.open("wb") as file:
         file.truncate(latentfile.MAX_BYTES + 1)
-    with pytest.raises(OcilError, match="a file of latents has 8 to"):
+    with pytest.raises(OcilError, match="67108865 bytes, at most 67108864 are read"):
         read(path)
-    with pytest.raises(OcilError, match="cannot be read"):
+    with pytest.raises(OcilError, match="Cannot read"):
         read(tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_a_folder_that_is_taken_is_said_before_the_data_are_looked_for(
         start_run(plan(data="mnist"), tmp_path / "a", data_dir=tmp_path)
 
 
-@pytest.mark.parametrize(("size", "said"), [(7, "has 7 bytes"), (8, "is no whole file")])
+@pytest.mark.parametrize(("size", "said"), [(7, "cut off"), (8, "is no whole file")])
 def test_a_file_of_latents_has_eight_bytes_at_least(tmp_path: Path, size: int, said: str) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"\0" * size)
@@ -72,7 +72,10 @@ def test_a_file_of_latents_has_eight_bytes_at_least(tmp_path: Path, size: int, s
 
 def test_a_file_of_latents_has_64_megabytes_at_most(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    for size, said in ((64 << 20, "is no whole file"), ((64 << 20) + 1, "a file of latents has 8")):
+    for size, said in (
+        (64 << 20, "is no whole file"),
+        ((64 << 20) + 1, "at most 67108864 are read"),
+    ):
         with path.open("wb") as stream:
             stream.truncate(size)  # zeros that take no room
         with pytest.raises(OcilError, match=said):

@@ -13,9 +13,8 @@ from ocil.learners import registry
 from ocil.run.folder import Plan
 from ocil.settings import to_mapping
 from ocil.stream import Stream
-from ocil.study import timing
-from ocil.study.estimate import batches, project
-from ocil.study.timing import measure
+from ocil.study import estimate
+from ocil.study.estimate import batches, measure, project
 
 
 def planned(method: str, **values: Any) -> Plan:
@@ -35,7 +34,7 @@ def no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(plan: Plan) -> float:
         raise AssertionError(f"{plan.method} on {plan.settings.data} is timed")
 
-    monkeypatch.setattr(timing, "measure", refuse)
+    monkeypatch.setattr(estimate, "measure", refuse)
 
 
 def test_runs_of_one_kind_take_as_long_as_each_other(
@@ -105,7 +104,7 @@ def test_an_unknown_kind_is_measured_once(
     plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed = []
-    monkeypatch.setattr(timing, "measure", lambda p: timed.append(p.method) or 0.5)
+    monkeypatch.setattr(estimate, "measure", lambda p: timed.append(p.method) or 0.5)
     one, two, other = project([plan(seed=1), plan(seed=2), plan(epochs=400)], [])
     assert timed == ["er"]
     assert one == two == pytest.approx(0.5 * 12)

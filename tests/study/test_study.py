@@ -276,11 +276,11 @@ def test_a_job_that_another_process_is_at_is_left_to_it(
     ],
 )
 def test_progress_is_read_from_the_events(
-    tmp_path: Path, plan: Callable[..., Any], events: bytes | None, progress: tuple[int, int]
+    tmp_path: Path, events: bytes | None, progress: tuple[int, int]
 ) -> None:
     if events is not None:
         (tmp_path / "events.jsonl").write_bytes(events)
-    assert Job(plan(), tmp_path).progress() == progress
+    assert RunFolder(tmp_path).progress() == progress
 
 
 class Dead:

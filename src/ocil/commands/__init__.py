@@ -1,18 +1,18 @@
-"""One function a command, each given the words behind it."""
+"""A command is a dataclass of its options that is called, or a function of the words behind it."""
 
-# command -> module of ocil.commands that holds the function of that name
+# command -> module of ocil.commands, and the class or function in it
 COMMANDS = {
-    "run": "run",
-    "resume": "run",
-    "learn": "learn",
-    "predict": "model",
-    "inspect": "model",
-    "show": "results",
-    "report": "results",
-    "results": "results",
-    "figure": "figure",
-    "study": "study",
-    "methods": "methods",
-    "data": "data",
-    "completion": "completion",
+    "run": "run:run",
+    "resume": "run:Resume",
+    "learn": "learn:learn",
+    "predict": "model:Predict",
+    "inspect": "model:Inspect",
+    "show": "results:Show",
+    "report": "results:Report",
+    "results": "results:Results",
+    "figure": "figure:Figure",
+    "study": "study:Study",
+    "methods": "methods:Methods",
+    "data": "data:Data",
+    "completion": "completion:Completion",
 }

@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ocil.commands import COMMANDS
-from ocil.commands.parsing import Positional, parse
-
-
-@dataclass(frozen=True)
-class CompletionOptions:
-    """Completion for your shell: eval "$(ocil completion bash)"."""
-
-    shell: Positional[Literal["bash", "zsh"]] = "bash"
-
+from ocil.commands.flags import flag_name
+from ocil.commands.parsing import Positional
 
 SCRIPT = """\
 _ocil() {{
@@ -34,17 +27,21 @@ complete -o default -F _ocil ocil
 """
 
 
-def completion(words: list[str]) -> None:
-    options = parse(CompletionOptions, words, "ocil completion")
-    from ocil.commands.run import RunPaths
-    from ocil.data import SOURCES
-    from ocil.learners import registry
+@dataclass(frozen=True)
+class Completion:
+    """Completion for your shell: eval "$(ocil completion bash)"."""
 
-    keys = {key for name in registry.names() for key in registry.info(name).fields}
-    flags = (f"--{key.replace('_', '-')}" for key in keys | set(RunPaths.__annotations__))
-    lists = {"commands": COMMANDS, "methods": registry.names(), "data": SOURCES}
-    lists |= {"flags": sorted(flags)}
-    script = SCRIPT.format(**{name: shlex.quote(" ".join(own)) for name, own in lists.items()})
-    if options.shell == "zsh":
-        script = "autoload -U +X bashcompinit && bashcompinit\n" + script
-    sys.stdout.write(script)
+    shell: Positional[Literal["bash", "zsh"]] = "bash"
+
+    def __call__(self) -> None:
+        from ocil.commands.run import RunPaths
+        from ocil.data import SOURCES
+        from ocil.learners import registry
+
+        keys = {key for name in registry.names() for key in registry.info(name).fields}
+        flags = sorted(flag_name(key) for key in keys | set(RunPaths.__annotations__))
+        lists = {"commands": COMMANDS, "methods": registry.names(), "data": SOURCES, "flags": flags}
+        script = SCRIPT.format(**{name: shlex.quote(" ".join(own)) for name, own in lists.items()})
+        if self.shell == "zsh":
+            script = "autoload -U +X bashcompinit && bashcompinit\n" + script
+        sys.stdout.write(script)

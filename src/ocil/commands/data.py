@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.data.check import Report, check
 from ocil.data.download import Progress, get
 from ocil.data.find import find
@@ -24,7 +24,7 @@ from ocil.text import plain
 
 
 @dataclass(frozen=True)
-class DataOptions:
+class Data:
     """Data sets: list them, get one, check that one is whole."""
 
     action: Positional[Literal["list", "get", "check"]] = "list"
@@ -34,25 +34,25 @@ class DataOptions:
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
 
-
-def data(words: list[str]) -> None:
-    options = parse(DataOptions, words, "ocil data")
-    if options.action == "list":
-        say(overview(options.data_dir))
-        return
-    if not options.name:
-        raise OcilError(f"`ocil data {options.action}` needs the name of a data set; see the list.")
-    if options.action == "get":
-        with show_progress() as progress:
-            folder = get(options.name, options.data_dir, progress)
-        say(f"{options.name} is in {folder}." if folder else f"{options.name} is bundled.")
-        return
-    report = check(options.name, options.data_dir)
-    say(report_table(report))
-    if not report.ok:
-        raise OcilError(
-            f"{options.name} is damaged; delete the files marked wrong and get it again."
-        )
+    def __call__(self) -> None:
+        if self.action == "list":
+            say(overview(self.data_dir))
+            return
+        if not self.name:
+            raise OcilError(
+                f"`ocil data {self.action}` needs the name of a data set; see the list."
+            )
+        if self.action == "get":
+            with show_progress() as progress:
+                folder = get(self.name, self.data_dir, progress)
+            say(f"{self.name} is in {folder}." if folder else f"{self.name} is bundled.")
+            return
+        report = check(self.name, self.data_dir)
+        say(report_table(report))
+        if not report.ok:
+            raise OcilError(
+                f"{self.name} is damaged; delete the files marked wrong and get it again."
+            )
 
 
 def overview(data_dir: Path | None = None) -> Group:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.errors import OcilError
 from ocil.report.runs import Run, read_runs
 
@@ -20,7 +20,9 @@ Kind = Literal["latent", "centroids", "through-tasks", "cost", "modality"]
 
 
 @dataclass(frozen=True)
-class FigureOptions:
+class Figure:
+    """A figure from records: PDF or PNG."""
+
     kind: Positional[Kind]
     """latent: t-SNE of test features with centroids; centroids: accuracy against their number;
     through-tasks: accuracy after each task; cost: accuracy against images through the net;
@@ -32,57 +34,47 @@ class FigureOptions:
     dims: int = 16
     """Modality: directions of largest variance that are kept."""
 
+    def __call__(self) -> None:
+        from ocil.report import figures
 
-def figure(words: list[str]) -> None:
-    """Draw one figure from the records below some folders."""
-    options = parse(FigureOptions, words, "ocil figure", "A figure from records: PDF or PNG.")
-    from ocil.report import figures
+        if not self.folders:
+            raise OcilError("`ocil figure` needs a folder with records, such as results/modality.")
+        if self.out.suffix not in (".pdf", ".png"):  # said before minutes of work
+            raise OcilError(
+                f"A figure ends in .pdf or .png, not in '{self.out.suffix}'; rename it."
+            )
+        if self.dims < 1:
+            raise OcilError(f"--dims is {self.dims} but must be at least 1.")
+        drawn = self.charts(read_runs(self.folders))
+        figures.save(figures.grid(drawn, side=3.4 if len(drawn) > 1 else 4.8), self.out)
+        say(f"Figure: {self.out}")
 
-    if not options.folders:
-        raise OcilError("`ocil figure` needs a folder with records, such as results/modality.")
-    if options.out.suffix not in (".pdf", ".png"):  # said before minutes of work
-        raise OcilError(f"A figure ends in .pdf or .png, not in '{options.out.suffix}'; rename it.")
-    if options.dims < 1:
-        raise OcilError(f"--dims is {options.dims} but must be at least 1.")
-    drawn = charts(options)
-    figures.save(figures.grid(drawn, side=3.4 if len(drawn) > 1 else 4.8), options.out)
-    say(f"Figure: {options.out}")
+    def charts(self, runs: Sequence[Run]) -> Sequence[Chart]:
+        """The panels of the figure; modality prints its table too."""
+        from ocil.paper import modality
+        from ocil.report import panels
+        from ocil.report.render import to_markdown
 
+        if self.kind == "latent":
+            return panels.latent_charts(self._with_latents(runs))
+        if self.kind == "modality":
+            found = modality.modalities(self._with_latents(runs), self.dims)
+            say(modality.explanation(self.dims))
+            sys.stdout.write(f"\n{to_markdown(modality.modality_table(found))}\n")
+            return modality.modality_charts(found)
+        draw = {
+            "centroids": panels.centroid_charts,
+            "through-tasks": panels.task_charts,
+            "cost": panels.cost_charts,
+        }
+        return draw[self.kind](runs)
 
-def charts(options: FigureOptions) -> Sequence[Chart]:
-    """The panels of the figure; modality prints its table too."""
-    from ocil.report import panels
+    def _with_latents(self, runs: Sequence[Run]) -> list[Kept]:
+        from ocil.report.latent import find_latents
 
-    runs = read_runs(options.folders)
-    if options.kind == "latent":
-        return panels.latent_charts(_with_latents(options, runs))
-    if options.kind == "modality":
-        return _modality(options, runs)
-    draw = {
-        "centroids": panels.centroid_charts,
-        "through-tasks": panels.task_charts,
-        "cost": panels.cost_charts,
-    }
-    return draw[options.kind](runs)
-
-
-def _modality(options: FigureOptions, runs: Sequence[Run]) -> Sequence[Chart]:
-    from ocil.paper import modality
-    from ocil.report.render import to_markdown
-
-    found = modality.modalities(_with_latents(options, runs), options.dims)
-    say(modality.explanation(options.dims))
-    sys.stdout.write(f"\n{to_markdown(modality.modality_table(found))}\n")  # lines stay whole
-    return modality.modality_charts(found)
-
-
-def _with_latents(options: FigureOptions, runs: Sequence[Run]) -> list[Kept]:
-    from ocil.report.latent import find_latents
-
-    found = find_latents(runs)
-    if not found:
+        if found := find_latents(runs):
+            return found
         raise OcilError(
-            f"No run below {options.folders[0]} kept its latents; run one with "
+            f"No run below {self.folders[0]} kept its latents; run one with "
             "`ocil run METHOD --latents`."
         )
-    return found

@@ -15,6 +15,10 @@ _WORDS = {"true": True, "false": False}
 MAX_CHOICES = 28  # letters of a flag's choices in the first column of its help
 
 
+def flag_name(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"
+
+
 def read_flags(
     words: Sequence[str], fields: Fields, prog: str, rest: list[str] | None = None
 ) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def read_flags(
             found[off] = False
             continue
         if key not in fields:
-            flags = {name: f"--{name.replace('_', '-')}" for name in fields}
+            flags = {name: flag_name(name) for name in fields}
             now = [flags[name] for name, field in fields.items() if {key, off} & {*field.was}]
             near = f" It is now {now[0]}." if now else suggest(word, flags.values())
             raise OcilError(f"Unknown flag {word}.{near} {_see(prog)}")
@@ -97,7 +101,7 @@ def explain(
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name, field in fields.items():
-            flag = name.upper() if name in positional else f"--{name.replace('_', '-')}"
+            flag = name.upper() if name in positional else flag_name(name)
             kinds = [kind.upper() for kind in field.types if kind not in ("bool", "none", "tuple")]
             takes, words = "|".join([*kinds, *field.choices]), ""
             if len(takes) > MAX_CHOICES:  # the other column needs room to be read

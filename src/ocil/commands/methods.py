@@ -8,19 +8,22 @@ from typing import Literal
 from rich import box
 from rich.table import Table
 
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.learners import registry
 from ocil.settings import Method
 
 
 @dataclass(frozen=True)
-class MethodsOptions:
+class Methods:
     """The methods, what they need and what they cost."""
 
     name: Positional[str] = ""
     """Tell more about one method: its presets with what they set."""
     net: Literal["mlp", "resnet18"] = "mlp"
     """Network with which the costs were measured."""
+
+    def __call__(self) -> None:
+        say(presets_of(self.name) if self.name else overview(self.net))
 
 
 _COSTS = (
@@ -31,13 +34,10 @@ _COSTS = (
 )
 
 
-def methods(words: list[str]) -> None:
-    options = parse(MethodsOptions, words, "ocil methods")
-    if options.name:
-        say(presets_of(options.name))
-        return
-    costs = registry.measured_costs(options.net)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=_COSTS.format(net=options.net))
+def overview(net: str) -> Table:
+    """A line for each method."""
+    costs = registry.measured_costs(net)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, caption=_COSTS.format(net=net))
     table.padding, table.caption_justify = (0, 1, 0, 0), "left"
     for heading in ("id", "paper", "tasks", "keeps", "read-out"):
         table.add_column(heading, no_wrap=heading != "keeps")
@@ -51,7 +51,7 @@ def methods(words: list[str]) -> None:
         keeps = "–" if none else method.memory_policy.split(",")[0]
         tasks = "yes" if method.needs_tasks else "no"
         table.add_row(name, _reference(method), tasks, keeps, method.readout, *shown)
-    say(table)
+    return table
 
 
 def _reference(method: Method) -> str:

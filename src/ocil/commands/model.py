@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.data.arrays import read_items
 from ocil.data.pictures import MAX_FILE_BYTES, decode_all
 from ocil.data.reader import reading
 from ocil.errors import OcilError
-from ocil.files import open_plain
+from ocil.files import read_plain, write_atomic
 from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def picture_shape(model: Classifier) -> Any:
 
 
 @dataclass(frozen=True)
-class PredictOptions:
+class Predict:
     """Labels for pictures, or for the rows of .npy and .npz arrays."""
 
     model: Positional[Path]
@@ -44,26 +44,23 @@ class PredictOptions:
     bad_images: Literal["fail", "skip"] = "fail"
     """What a picture that cannot be decoded does."""
 
+    def __call__(self) -> None:
+        from ocil.classifier import load
+        from ocil.run.process import set_threads
 
-def predict(words: list[str]) -> None:
-    """One line a file, or a row of it: name, label, probability."""
-    options = parse(PredictOptions, words, "ocil predict")
-    from ocil.classifier import load
-    from ocil.run.process import set_threads
-
-    if not options.files:
-        raise OcilError("Name the files to predict: pictures, or .npy and .npz arrays.")
-    set_threads(1)
-    model = load(options.model)
-    lines: list[Line] = []
-    arrays = [file for file in options.files if file.suffix.lower() in (".npy", ".npz")]
-    pictures = [file for file in options.files if file not in arrays]
-    if pictures:
-        lines += _pictures(model, pictures, options.bad_images)
-    for file in arrays:
-        answers = enumerate(_answers(model, _array(file)))
-        lines += [(f"{file}[{i}]", *answer) for i, answer in answers]
-    _show(lines, options.csv)
+        if not self.files:
+            raise OcilError("Name the files to predict: pictures, or .npy and .npz arrays.")
+        set_threads(1)
+        model = load(self.model)
+        lines: list[Line] = []
+        arrays = [file for file in self.files if file.suffix.lower() in (".npy", ".npz")]
+        pictures = [file for file in self.files if file not in arrays]
+        if pictures:
+            lines += _pictures(model, pictures, self.bad_images)
+        for file in arrays:
+            answers = enumerate(_answers(model, _array(file)))
+            lines += [(f"{file}[{i}]", *answer) for i, answer in answers]
+        _show(lines, self.csv)
 
 
 def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[Line]:
@@ -74,8 +71,7 @@ def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[Line]:
         )
 
     def read(i: int) -> bytes:
-        with reading(files[i]), open_plain(files[i]) as stream:
-            return stream.read(MAX_FILE_BYTES)
+        return read_plain(files[i], MAX_FILE_BYTES)
 
     names = [str(file) for file in files]
     x, kept = decode_all(names, read, None, bad, shape)
@@ -111,7 +107,7 @@ def _show(lines: list[Line], as_csv: bool) -> None:
 
 
 @dataclass(frozen=True)
-class InspectOptions:
+class Inspect:
     """Classes, counts, memory pictures and the health of the mixtures of a model file."""
 
     model: Positional[Path]
@@ -119,16 +115,11 @@ class InspectOptions:
     out: Path | None = None
     """Where to write the page; MODEL.html unless given. It shows training images."""
 
+    def __call__(self) -> None:
+        from ocil import modelfile
+        from ocil.inspection import describe, page
 
-def inspect(words: list[str]) -> None:
-    """A table for the terminal and a page for the browser."""
-    options = parse(InspectOptions, words, "ocil inspect")
-    from ocil import modelfile
-    from ocil.files import write_atomic
-    from ocil.inspection import describe, page
-
-    content = modelfile.read(options.model)
-    facts = describe(content)
-    out = options.out or options.model.with_name(f"{options.model.name}.html")
-    write_atomic(out, page(facts).encode())
-    say(*facts.lines, f"Page with the pictures of the memory: {out}")
+        facts = describe(modelfile.read(self.model))
+        out = self.out or self.model.with_name(f"{self.model.name}.html")
+        write_atomic(out, page(facts).encode())
+        say(*facts.lines, f"Page with the pictures of the memory: {out}")

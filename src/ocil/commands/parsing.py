@@ -24,12 +24,12 @@ T = TypeVar("T")
 Positional = Annotated[T, "given without a flag"]
 
 
-def parse(kind: type[T], words: Sequence[str], prog: str, about: str = "") -> T:
+def parse(kind: type[T], words: Sequence[str], prog: str) -> T:
     """The options of a command from the fields of a dataclass; a mistake is one sentence."""
     hints = typing.get_type_hints(kind, include_extras=True)
     positional = [name for name in hints if typing.get_origin(hints[name]) is Annotated]
     if {"-h", "--help"} & set(words):
-        _help(kind, prog, about or kind.__doc__ or "", positional)
+        _help(kind, prog, positional)
         sys.exit(0)
     fields, rest = fields_of(kind), list[str]()
     flags = {name: field for name, field in fields.items() if name not in positional}
@@ -50,7 +50,7 @@ def parse(kind: type[T], words: Sequence[str], prog: str, about: str = "") -> T:
     return kind(**found)
 
 
-def _help(kind: type, prog: str, about: str, positional: Sequence[str]) -> None:
+def _help(kind: type, prog: str, positional: Sequence[str]) -> None:
     fields = documented(kind)
     unset = (None, (), dataclasses.MISSING)
     values = {name: field.default for name, field in fields.items() if field.default not in unset}
@@ -59,7 +59,8 @@ def _help(kind: type, prog: str, about: str, positional: Sequence[str]) -> None:
     groups = {heading: (own, values) for heading, own in (("", named), ("Flags", flags)) if own}
     ends = {name: "..." if field.types == ("tuple",) else "" for name, field in named.items()}
     usage = [prog, *(name.upper() + ends[name] for name in positional), "[flags]" if flags else ""]
-    say(explain(" ".join(about.split()), " ".join(usage).strip(), groups, positional))
+    about = " ".join((kind.__doc__ or "").split())
+    say(explain(about, " ".join(usage).strip(), groups, positional))
 
 
 def say(*things: Any) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.errors import OcilError
-from ocil.files import read_plain
+from ocil.files import write_atomic
 from ocil.report.runs import Run, read_runs
+from ocil.run.folder import RunFolder
 from ocil.run.reading import RECORD_NAME, read_record
 
 if TYPE_CHECKING:
@@ -20,29 +19,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ShowOptions:
+class Show:
+    """Accuracy matrix and metrics of a run, or an overview of many."""
+
     folder: Positional[Path]
     """Folder of a run, or one with many runs below it."""
 
+    def __call__(self) -> None:
+        from ocil.report.show import show
 
-def show(words: list[str]) -> None:
-    """One run in full, or an overview of many."""
-    from ocil.report.show import show as renderables
-
-    folder = parse(ShowOptions, words, "ocil show", "Accuracy matrix and metrics.").folder
-    if (folder / RECORD_NAME).exists() or folder.is_file():
-        say(*renderables(read_record(folder)))
-        return
-    if (folder / "settings.json").is_file():
-        go_on = shlex.quote(str(folder))
-        raise OcilError(f"{folder} is not finished ({_progress(folder)}); `ocil resume {go_on}`.")
-    broken = not any(folder.rglob(RECORD_NAME))
-    if broken and ((folder / "events.jsonl").exists() or (folder / "checkpoints").exists()):
-        raise OcilError(
-            f"{folder} holds parts of a run without its settings.json, so it can neither be shown "
-            "nor continued; copy the whole folder again, or start anew with `ocil run`."
-        )
-    say(*overviews(read_runs([folder])))
+        run = RunFolder(self.folder)
+        if run.record.exists() or self.folder.is_file():
+            say(*show(read_record(self.folder)))
+            return
+        if run.settings.is_file():
+            step, steps = run.progress()
+            so_far = f"step {step} of {steps or '?'}"
+            raise OcilError(f"{self.folder} is not finished ({so_far}); `{run.resume}`.")
+        broken = not any(self.folder.rglob(RECORD_NAME))
+        if broken and (run.events.exists() or run.checkpoints.exists()):
+            raise OcilError(
+                f"{self.folder} holds parts of a run without its settings.json, so it can neither "
+                "be shown nor continued; copy the whole folder again, or start anew with "
+                "`ocil run`."
+            )
+        say(*overviews(read_runs([self.folder])))
 
 
 def overviews(runs: Sequence[Run]) -> Iterator[Blocks]:
@@ -56,24 +57,10 @@ def overviews(runs: Sequence[Run]) -> Iterator[Blocks]:
         yield to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images")
 
 
-def _progress(folder: Path) -> str:
-    """How far a run got, from its events."""
-    step, steps = 0, "?"
-    try:
-        lines = read_plain(folder / "events.jsonl").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        try:
-            event = json.loads(line)
-            step, steps = event.get("step", step), event.get("steps", steps)
-        except (ValueError, AttributeError, RecursionError):
-            continue
-    return f"step {step} of {steps}"
-
-
 @dataclass(frozen=True)
-class ReportOptions:
+class Report:
+    """One page of results from records, which needs no network."""
+
     folders: Positional[tuple[Path, ...]]
     """Folders with records below them."""
     out: Path = Path("report")
@@ -81,31 +68,24 @@ class ReportOptions:
     figures: bool = False
     """Write every picture to OUT/figures as PDF and PNG too (about half a second each)."""
 
+    def __call__(self) -> None:
+        from ocil.report.page import write_page
 
-def report(words: list[str]) -> None:
-    """Write one page of results."""
-    from ocil.report.page import write_page
-
-    about = "One page of results from records, which needs no network."
-    options = parse(ReportOptions, words, "ocil report", about)
-    folders: tuple[Path, ...] = options.folders
-    if not folders:
-        raise OcilError("Name the folder that holds the records: `ocil report runs`.")
-    say(f"Page: {write_page(read_runs(folders), options.out, options.figures)}")
+        if not self.folders:
+            raise OcilError("Name the folder that holds the records: `ocil report runs`.")
+        say(f"Page: {write_page(read_runs(self.folders), self.out, self.figures)}")
 
 
 @dataclass(frozen=True)
-class ResultsOptions:
+class Results:
+    """RESULTS.md, a page a study and PAPER.md beside the records they are made from."""
+
     folder: Positional[Path] = Path("results")
     """Folder that holds STUDY/JOB/record.json."""
 
+    def __call__(self) -> None:
+        from ocil.paper.summary import pages
 
-def results(words: list[str]) -> None:
-    """Write RESULTS.md, a page a study and PAPER.md beside the records they are made from."""
-    from ocil.files import write_atomic
-    from ocil.paper.summary import pages
-
-    folder = parse(ResultsOptions, words, "ocil results", "RESULTS.md from records.").folder
-    for path, content in pages(folder).items():
-        write_atomic(path, content.encode())
-    say(f"Written: {folder / 'RESULTS.md'}")
+        for path, content in pages(self.folder).items():
+            write_atomic(path, content.encode())
+        say(f"Written: {self.folder / 'RESULTS.md'}")

@@ -171,7 +171,7 @@ def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class ResumeOptions:
+class Resume:
     """Continue a run that was stopped."""
 
     folder: Positional[Path]
@@ -183,21 +183,18 @@ class ResumeOptions:
     listen: tuple[str, ...] = ()
     """Listener that gets the record, as for `ocil run`."""
 
+    def __call__(self) -> None:
+        own = RunFolder(self.folder).own_data() if self.data else None
+        if self.data and own is None:
+            raise OcilError(f"{self.folder} is a run on a named data set; leave --data out.")
+        moved = dataclasses.replace(own, path=self.data) if own and self.data else None
+        listeners = opened(self.listen)
+        from ocil.run.loop import resume_run
+        from ocil.run.process import keep_freed_memory
 
-def resume(words: list[str]) -> None:
-    """Continue a run from its newest sound checkpoint."""
-    options = parse(ResumeOptions, words, "ocil resume")
-    own = RunFolder(options.folder).own_data() if options.data else None
-    if options.data and own is None:
-        raise OcilError(f"{options.folder} is a run on a named data set; leave --data out.")
-    moved = dataclasses.replace(own, path=options.data) if own and options.data else None
-    listeners = opened(options.listen)
-    from ocil.run.loop import resume_run
-    from ocil.run.process import keep_freed_memory
-
-    keep_freed_memory()
-    record = resume_run(options.folder, data_dir=options.data_dir, own=moved)
-    _say_done(record, options.folder, listeners)
+        keep_freed_memory()
+        record = resume_run(self.folder, data_dir=self.data_dir, own=moved)
+        _say_done(record, self.folder, listeners)
 
 
 def _say_done(record: dict[str, Any], out: Path, listeners: Mapping[str, Listener]) -> None:

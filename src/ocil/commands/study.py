@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,27 +14,29 @@ from rich.table import Table
 from rich.text import Text
 
 from ocil import text
-from ocil.commands.forecast import forecast
-from ocil.commands.parsing import Positional, parse, say
+from ocil.commands.parsing import Positional, say
 from ocil.commands.results import overviews
 from ocil.errors import OcilError
 from ocil.files import make_folder, write_atomic
-from ocil.report.render import to_rich
+from ocil.report.render import Cell, Strong, to_rich
+from ocil.report.render import Table as Grid
 from ocil.report.runs import Run
 from ocil.run import latentfile
 from ocil.run import record as records
 from ocil.run.command import command
+from ocil.run.folder import RunFolder
 from ocil.run.reading import RECORD_NAME, find_records
-from ocil.settings import to_mapping
+from ocil.settings import to_mapping, with_role
+from ocil.study import grid
 from ocil.study.estimate import project
-from ocil.study.grid import Study, job_of_record, read_study
+from ocil.study.grid import job_of_record, read_study
 from ocil.study.local import Job, run_jobs
 
 Found = list[tuple[Path, dict[str, Any]]]  # records with their paths
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class Study:
     """A grid of runs; finished ones are skipped."""
 
     file: Positional[Path]
@@ -51,36 +54,35 @@ class StudyOptions:
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
 
-
-def study(words: list[str]) -> None:
-    """Count and estimate first, then run what is not finished."""
-    options = parse(StudyOptions, words, "ocil study")
-    if options.workers < 1:
-        raise OcilError(f"--workers is {options.workers} but must be at least 1.")
-    plan = read_study(options.file, options.preset, options.set)
-    found = find_records(options.out) if options.out.is_dir() else []
-    known = by_job(found)
-    jobs = prepare(plan, options.out, known)
-    waiting = [job for job in jobs if job.state == "waiting"]
-    times = project([job.plan for job in waiting], [record for _, record in found])
-    for job, seconds in zip(waiting, times, strict=True):
-        job.expected = seconds
-    workers = min(options.workers, os.cpu_count() or 1)
-    say(summary(plan.name, jobs, workers))
-    if options.dry_run:
-        say(to_rich(forecast(jobs)))
-        return
-    for job in jobs:
-        _copy_from_elsewhere(job, known.get(job.plan.job, []))
-    _run(jobs, workers, options.data_dir)
-    if any(job.state != "finished" for job in jobs):
-        say(overview(jobs))
-    # Records in the study's folder that it no longer asks for are left out.
-    own, asked = find_records(options.out / plan.name), {job.plan.job for job in jobs}
-    say(*overviews([Run(record) for _, record in own if job_of_record(record) in asked]))
-    failed = [job for job in jobs if job.state == "failed"]
-    if failed:
-        raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {failed[0].message}")
+    def __call__(self) -> None:
+        """Count and estimate first, then run what is not finished."""
+        if self.workers < 1:
+            raise OcilError(f"--workers is {self.workers} but must be at least 1.")
+        plan = read_study(self.file, self.preset, self.set)
+        found = find_records(self.out) if self.out.is_dir() else []
+        known = by_job(found)
+        jobs = prepare(plan, self.out, known)
+        waiting = [job for job in jobs if job.state == "waiting"]
+        times = project([job.plan for job in waiting], [record for _, record in found])
+        for job, seconds in zip(waiting, times, strict=True):
+            job.expected = seconds
+        workers = min(self.workers, os.cpu_count() or 1)
+        say(summary(plan.name, jobs, workers))
+        if self.dry_run:
+            say(to_rich(forecast(jobs)))
+            return
+        for job in jobs:
+            _copy_from_elsewhere(job, known.get(job.plan.job, []))
+        _run(jobs, workers, self.data_dir)
+        if any(job.state != "finished" for job in jobs):
+            say(overview(jobs))
+        # Records in the study's folder that it no longer asks for are left out.
+        own, asked = find_records(self.out / plan.name), {job.plan.job for job in jobs}
+        say(*overviews([Run(record) for _, record in own if job_of_record(record) in asked]))
+        failed = [job for job in jobs if job.state == "failed"]
+        if failed:
+            first = failed[0].message
+            raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {first}")
 
 
 def by_job(found: Found) -> dict[str | None, Found]:
@@ -91,7 +93,7 @@ def by_job(found: Found) -> dict[str | None, Found]:
     return known
 
 
-def prepare(plan: Study, out: Path, known: dict[str | None, Found]) -> list[Job]:
+def prepare(plan: grid.Study, out: Path, known: dict[str | None, Found]) -> list[Job]:
     """A job for each plan; those with a record anywhere below `out` are finished already.
 
     A plan that wants latents is finished where they lie beside the record. In a folder that holds
@@ -157,7 +159,7 @@ def overview(jobs: list[Job]) -> Table:
         table.add_column(heading, overflow="fold")
     shown = [job for job in jobs if job.state != "finished"]
     for job in sorted(shown, key=lambda j: j.state)[:30]:
-        step, steps = job.progress()
+        step, steps = RunFolder(job.folder).progress()
         progress = f"{100 * step / steps:.0f} %" if steps else ""
         expected = f"{job.expected / 60:.1f} min" if job.expected else ""
         words = command(job.plan.method, to_mapping(job.plan.settings))
@@ -166,3 +168,44 @@ def overview(jobs: list[Job]) -> Table:
     if len(shown) > 30:
         table.add_row("", "", "", f"and {len(shown) - 30} more")
     return table
+
+
+# Settings with a column of their own, and those that say nothing about the question asked.
+_NAMED = with_role("machine", "keep", "name") | {"data", "memory", "seed"}
+
+
+def forecast(jobs: Sequence[Job]) -> Grid:
+    """For a dry run: a line for jobs that differ by memory and seed alone, and the sum of all."""
+    lines: dict[tuple[str, str, str], list[Job]] = {}
+    for job, shown in zip(jobs, differences(jobs), strict=True):
+        lines.setdefault((job.plan.method, job.plan.settings.data, shown), []).append(job)
+    rows: list[list[Cell]] = []
+    for names, own in lines.items():
+        sizes = sorted({job.plan.settings.memory or 0 for job in own} - {0})
+        seeds = text.number_ranges([job.plan.settings.seed for job in own])
+        rows.append([*names, ", ".join(map(str, sizes)), seeds, *_cost(own)])
+    if len(rows) > 1:
+        rows.append([Strong("all"), "", "", "", "", *(Strong(cell) for cell in _cost(jobs))])
+    words = ("method", "data", "settings", "memory", "seeds")
+    return Grid((*words, "to run", "hours"), rows, words)
+
+
+def differences(jobs: Sequence[Job]) -> list[str]:
+    """For each job the settings in which the jobs of its method and data set differ."""
+    values = [to_mapping(job.plan.settings) for job in jobs]
+    places = [(job.plan.method, job.plan.settings.data) for job in jobs]
+    found = []
+    for own, place in zip(values, places, strict=True):
+        others = [v for v, p in zip(values, places, strict=True) if p == place]
+        keys = [k for k in own if k not in _NAMED and any(v[k] != own[k] for v in others)]
+        found.append(", ".join(f"{key}={text.setting(own[key])}" for key in keys))
+    return found
+
+
+def _cost(jobs: Sequence[Job]) -> tuple[str, str]:
+    """How many of the jobs are left, and their hours; ? where one is of unknown length."""
+    left = [job for job in jobs if job.state != "finished"]
+    count = str(len(left)) if len(left) == len(jobs) else f"{len(left)} of {len(jobs)}"
+    hours = sum(job.expected or 0.0 for job in left) / 3600
+    unknown = "" if all(job.expected is not None for job in left) else " + ?"
+    return count, f"{hours:.2f}{unknown}" if left else ""

@@ -11,7 +11,7 @@ import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -74,7 +74,11 @@ class ZipTree:
         if total > MAX_BYTES:
             raise Damage(f"it unpacks to {total} bytes, at most {MAX_BYTES} are read")
         for member in members:
-            _refuse_strange_zip(member)
+            packed = member.compress_type
+            known = packed in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            problems = {"has no name": not member.filename, "is encrypted": member.flag_bits & 1}
+            problems["is a link"] = stat.S_ISLNK(member.external_attr >> 16)
+            _refuse(member.filename, problems | {f"is packed with method {packed}": not known})
         self._members = {member.filename: member for member in members if not member.is_dir()}
 
     def names(self) -> list[str]:
@@ -97,19 +101,12 @@ def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return data
 
 
-def _refuse_strange_zip(member: zipfile.ZipInfo) -> None:
-    name = plain(member.filename, 80)
-    if not member.filename:
-        raise Damage("a member has no name")
-    parts = member.filename.split("/")
-    if ".." in parts or member.filename.startswith("/") or "\\" in member.filename:
-        raise Damage(f"member {name} points outside the archive")
-    if stat.S_ISLNK(member.external_attr >> 16):
-        raise Damage(f"member {name} is a link")
-    if member.flag_bits & 1:
-        raise Damage(f"member {name} is encrypted")
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Damage(f"member {name} is packed with method {member.compress_type}")
+def _refuse(name: str, problems: Mapping[str, object]) -> None:
+    """Raise for a member that points outside its archive or has one of these problems."""
+    outside = name.startswith("/") or ".." in name.split("/") or "\\" in name
+    for problem, found in {"points outside the archive": outside, **problems}.items():
+        if found:
+            raise Damage(f"member {plain(name, 80)} {problem}")
 
 
 def open_plain_or_gzip(path: Path) -> BinaryIO:
@@ -140,7 +137,11 @@ def tar_members(path: Path, names: Sequence[str]) -> Iterator[tuple[str, bytes]]
         limited = cast(BinaryIO, _Limited(stream))
         with tarfile.open(fileobj=limited, mode="r|") as archive:
             for count, member in enumerate(archive):
-                _refuse_strange_tar(member, count)
+                if count >= MAX_TAR_FILES:
+                    raise Damage(f"it holds more than {MAX_TAR_FILES} members")
+                too_large = f"has {member.size} bytes, at most {MAX_MEMBER_BYTES} are read"
+                problems = {"is a link or a device": not (member.isfile() or member.isdir())}
+                _refuse(member.name, problems | {too_large: member.size > MAX_MEMBER_BYTES})
                 folder, _, name = member.name.removeprefix("./").rpartition("/")
                 if member.isfile() and name in names and "/" not in folder:
                     content = archive.extractfile(member)
@@ -150,15 +151,3 @@ def tar_members(path: Path, names: Sequence[str]) -> Iterator[tuple[str, bytes]]
                     yield name, data
         while limited.read(1 << 20):  # the sum of a gzip file stands at its end
             pass
-
-
-def _refuse_strange_tar(member: tarfile.TarInfo, count: int) -> None:
-    name = plain(member.name, 80)
-    if count >= MAX_TAR_FILES:
-        raise Damage(f"it holds more than {MAX_TAR_FILES} members")
-    if not (member.isfile() or member.isdir()):
-        raise Damage(f"member {name} is a link or a device")
-    if member.name.startswith("/") or ".." in member.name.split("/"):
-        raise Damage(f"member {name} points outside the archive")
-    if member.size > MAX_MEMBER_BYTES:
-        raise Damage(f"member {name} has {member.size} bytes, at most {MAX_MEMBER_BYTES} are read")

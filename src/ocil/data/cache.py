@@ -14,15 +14,22 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ocil.data.dataset import Dataset, fingerprint, in_memory, update_with
+from ocil.data.dataset import (
+    Dataset,
+    chunks_of,
+    class_names,
+    fingerprint,
+    in_memory,
+    update_with,
+)
 from ocil.data.find import Found, cache_root
-from ocil.data.reader import PARTS, Chunk, Decoder
+from ocil.data.reader import PARTS, Chunk
 from ocil.data.sources import Source
 
 VERSION = 1  # raise it whenever a reader gives other arrays for the same files
@@ -34,22 +41,21 @@ _LOCK_SECONDS = 1800.0
 logger = logging.getLogger(__name__)
 
 
-def cached(source: Source, found: Found, decoder: Callable[[], Decoder]) -> Dataset:
+def cached(source: Source, found: Found) -> Dataset:
     """The decoded data set from the cache; it is decoded into the cache if it is not there."""
     from filelock import FileLock
 
     try:
         entry = entry_folder(source, found)
-        dataset = _open_entry(source, entry)
-        if dataset is None:
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{entry}.lock", timeout=_LOCK_SECONDS):
-                dataset = _open_entry(source, entry)  # another process may have made it
-                if dataset is None:
-                    logger.info("Decoding %s once into %s.", source.name, entry)
-                    _write_entry(source, entry, decoder())
-                    dataset = _open_entry(source, entry)
-        if dataset is not None:
+        if dataset := _open_entry(source, entry):
+            return dataset
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{entry}.lock", timeout=_LOCK_SECONDS):
+            if not (dataset := _open_entry(source, entry)):  # another process may have made it
+                logger.info("Decoding %s once into %s.", source.name, entry)
+                _write_entry(source, found, entry)
+                dataset = _open_entry(source, entry)
+        if dataset:
             return dataset
         problem = "it cannot be read back"
     except (OSError, NotImplementedError) as error:
@@ -61,7 +67,7 @@ def cached(source: Source, found: Found, decoder: Callable[[], Decoder]) -> Data
         source.name,
         problem,
     )
-    return in_memory(source, decoder())
+    return in_memory(source, found)
 
 
 def entry_folder(source: Source, found: Found) -> Path:
@@ -119,21 +125,22 @@ def array_sha256(array: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _write_entry(source: Source, entry: Path, decoder: Decoder) -> None:
+def _write_entry(source: Source, found: Found, entry: Path) -> None:
     """Decode into a folder beside the entry, sync, and rename it; the caller holds the lock."""
     making = entry.with_name(f"{entry.name}.making")
     shutil.rmtree(making, ignore_errors=True)  # of a process that was killed
     making.mkdir()
     try:
         for part in PARTS:
-            _write_part(making, part, source.shape, decoder.chunks(part))
+            _write_part(making, part, source.shape, chunks_of(source, found, part))
         paths = [making / f"{name}.npy" for name in ARRAYS]
         arrays = [np.load(path, mmap_mode="r") for path in paths]
-        Dataset(source.name, *arrays, class_names=decoder.class_names).checked()
+        names = class_names(source, found)
+        Dataset(source.name, *arrays, class_names=names).checked()
         facts = {
             "version": VERSION,
             "name": source.name,
-            "class_names": list(decoder.class_names),
+            "class_names": list(names),
             "fingerprint": fingerprint(arrays),
             "arrays": {
                 path.stem: {

@@ -13,43 +13,29 @@ import io
 import pickle
 import pickletools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ocil.data.archive import MAX_MEMBER_BYTES, tar_members
 from ocil.data.find import Found
-from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
+from ocil.data.reader import Chunk, Damage, integer_labels, reading
 from ocil.data.sources import Source
+from ocil.files import read_plain
 
 
-def read_batches(source: Source, found: Found) -> Decoder:
+def read_batches(source: Source, found: Found, part: str) -> Iterator[Chunk]:
     """The batches in a folder or in an archive, in the order of their names."""
-
-    def chunks(part: str) -> Iterator[Chunk]:
-        names = [n for n in source.member_md5 if n.startswith("test") == (part == "test")]
-        limit = source.images(part) // len(names)
-        if found.form == "tar":
-            (path,) = found.paths.values()
-            yield from _from_tar(source, path, names, limit)
-        else:
-            for name in names:
-                yield _from_file(source, found.paths[name], limit)
-
-    return Decoder(source.class_names, chunks)
-
-
-def _from_file(source: Source, path: Path, limit: int) -> Chunk:
-    with reading(path, source):
-        with path.open("rb") as stream:
-            data = stream.read(MAX_MEMBER_BYTES + 1)
-        if len(data) > MAX_MEMBER_BYTES:
-            raise Damage(f"it is larger than {MAX_MEMBER_BYTES} bytes")
-        return _read_batch(source, data, limit)
-
-
-def _from_tar(source: Source, path: Path, names: list[str], limit: int) -> Iterator[Chunk]:
+    names = [n for n in source.member_md5 if n.startswith("test") == (part == "test")]
+    limit = source.images(part) // len(names)
+    if found.form == "batches":
+        for name in names:
+            with reading(found.paths[name], source):
+                data = read_plain(found.paths[name], MAX_MEMBER_BYTES)
+                chunk = _read_batch(source, data, limit)
+            yield chunk
+        return
+    (path,) = found.paths.values()
     chunks: dict[str, Chunk] = {}
     with reading(path, source):
         for name, data in tar_members(path, names):

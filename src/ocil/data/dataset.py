@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ocil.data.find import Found, require
-from ocil.data.reader import PARTS, Chunk, Decoder
+from ocil.data.reader import PARTS, Chunk
 from ocil.data.sources import Source, named
 from ocil.errors import OcilError
 
@@ -113,25 +113,30 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
     source = named(name)
     found = require(source, data_dir)
     if found.form in ("bundled", "idx"):  # read as fast as a cache would be
-        return in_memory(source, decoder_of(source, found))
+        return in_memory(source, found)
     from ocil.data.cache import cached
 
-    return cached(source, found, lambda: decoder_of(source, found))
+    return cached(source, found)
 
 
-def in_memory(source: Source, decoder: Decoder) -> Dataset:
+def in_memory(source: Source, found: Found) -> Dataset:
     """Decode all at once."""
-    arrays = [
-        np.concatenate(each) for part in PARTS for each in zip(*decoder.chunks(part), strict=True)
-    ]
-    return Dataset(source.name, *arrays, class_names=decoder.class_names).checked()
+    parts = [zip(*chunks_of(source, found, part), strict=True) for part in PARTS]
+    arrays = [np.concatenate(each) for part in parts for each in part]
+    return Dataset(source.name, *arrays, class_names=class_names(source, found)).checked()
 
 
-def decoder_of(source: Source, found: Found) -> Decoder:
-    """The reader for the form in which the files lie there."""
+def class_names(source: Source, found: Found) -> tuple[str, ...]:
+    from ocil.data.imagenet import class_names
+
+    return source.class_names or class_names(source, found)
+
+
+def chunks_of(source: Source, found: Found, part: str) -> Iterator[Chunk]:
+    """The images of "train" or "test" in order, by the reader for the form of the files."""
     if found.form == "bundled":
-        return _read_digits(source)
-    if found.form == "idx":
+        read = _read_digits
+    elif found.form == "idx":
         from ocil.data.idx import read_idx as read
     elif found.form == "parquet":
         from ocil.data.parquet import read_named as read
@@ -139,7 +144,7 @@ def decoder_of(source: Source, found: Found) -> Decoder:
         from ocil.data.imagenet import read_tiny as read
     else:
         from ocil.data.cifar import read_batches as read
-    return read(source, found)
+    return read(source, found, part)
 
 
 def every_fifth(labels: np.ndarray) -> np.ndarray:
@@ -151,7 +156,7 @@ def every_fifth(labels: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def _read_digits(source: Source) -> Decoder:
+def _read_digits(_: Source, __: Found, part: str) -> Iterator[Chunk]:
     """The 1797 digits of scikit-learn, 8x8; every fifth of each class, in file order, is test.
 
     Grey values 0..16 become round(v * 255 / 16), so that white is 255 as everywhere else.
@@ -161,10 +166,5 @@ def _read_digits(source: Source) -> Decoder:
     bunch: Any = load_digits()
     images = np.rint(np.asarray(bunch["images"]) * (255 / 16)).astype(np.uint8)[:, None]
     labels = np.asarray(bunch["target"]).astype(np.int64)
-    is_test = every_fifth(labels)
-
-    def chunks(part: str) -> Iterator[Chunk]:
-        chosen = is_test if part == "test" else ~is_test
-        yield images[chosen], labels[chosen]
-
-    return Decoder(source.class_names, chunks)
+    chosen = every_fifth(labels) == (part == "test")
+    yield images[chosen], labels[chosen]

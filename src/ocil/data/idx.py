@@ -16,31 +16,25 @@ import numpy as np
 
 from ocil.data.archive import open_plain_or_gzip
 from ocil.data.find import Found
-from ocil.data.reader import Chunk, Damage, Decoder, reading
+from ocil.data.reader import Chunk, Damage, reading
 from ocil.data.sources import Source
 
 
-def read_idx(source: Source, found: Found) -> Decoder:
-    """Each part is one chunk of two files."""
-
-    def chunks(part: str) -> Iterator[Chunk]:
-        files = source.files[:2] if part == "train" else source.files[2:]
-        image_path, label_path = (found.paths[file.name] for file in files)
-        limit = source.images(part)
-        with reading(image_path, source):
-            images = _read_array(image_path, limit, source.shape[1:])
-        with reading(label_path, source):
-            labels = _read_array(label_path, limit, ())
-            if len(labels) != len(images):
-                raise Damage(
-                    f"it holds {len(labels)} labels for the {len(images)} images "
-                    f"of {image_path.name}"
-                )
-            if int(labels.max()) >= source.classes:
-                raise Damage(f"label {labels.max()} is not in 0..{source.classes - 1}")
-        yield images[:, None], labels.astype(np.int64)
-
-    return Decoder(source.class_names, chunks)
+def read_idx(source: Source, found: Found, part: str) -> Iterator[Chunk]:
+    """A part is one chunk of two files."""
+    files = source.files[:2] if part == "train" else source.files[2:]
+    image_path, label_path = (found.paths[file.name] for file in files)
+    limit = source.images(part)
+    with reading(image_path, source):
+        images = _read_array(image_path, limit, source.shape[1:])
+    with reading(label_path, source):
+        labels = _read_array(label_path, limit, ())
+        if len(labels) != len(images):
+            counts = f"{len(labels)} labels for the {len(images)} images"
+            raise Damage(f"it holds {counts} of {image_path.name}")
+        if int(labels.max()) >= source.classes:
+            raise Damage(f"label {labels.max()} is not in 0..{source.classes - 1}")
+    yield images[:, None], labels.astype(np.int64)
 
 
 def _read_array(path: Path, limit: int, item: tuple[int, ...]) -> np.ndarray:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
 from ocil.data.archive import FolderTree, ZipTree
 from ocil.data.find import Found
 from ocil.data.pictures import decode_chunks
-from ocil.data.reader import Chunk, Damage, Decoder, reading
+from ocil.data.reader import Chunk, Damage, reading
 from ocil.data.sources import Source
 from ocil.text import plain
 
@@ -27,28 +29,32 @@ _MAX_TEXT_BYTES = 16 << 20  # the words.txt of the original lists all of WordNet
 Item = tuple[str, int]  # file name, label
 
 
-def read_tiny(source: Source, found: Found) -> Decoder:
-    """List both parts; their images are decoded later."""
-    (path,) = found.paths.values()
-    with reading(path, source):
-        layout = _Layout(FolderTree(path) if found.form == "folder" else ZipTree(path))
+def read_tiny(source: Source, found: Found, part: str) -> Iterator[Chunk]:
+    """List the files of a part, then decode them."""
+    with _opened(source, found) as (path, layout):
         if not 0 < len(layout.ids) <= source.classes:
             raise Damage(f"it lists {len(layout.ids)} classes, expected 1 to {source.classes}")
-        items = {"train": layout.train_items(), "test": layout.test_items()}
-        for part, listed in items.items():
-            name, limit = "train" if part == "train" else "val", source.images(part)
-            if not 0 < len(listed) <= limit:
-                raise Damage(f"{name} holds {len(listed)} images, expected 1 to {limit}")
-        class_names = layout.class_names()
+        items = layout.train_items() if part == "train" else layout.test_items()
+        name, limit = "train" if part == "train" else "val", source.images(part)
+        if not 0 < len(items) <= limit:
+            raise Damage(f"{name} holds {len(items)} images, expected 1 to {limit}")
 
-    def chunks(part: str) -> Iterator[Chunk]:
-        def read(i: int) -> tuple[str, bytes]:
-            name = items[part][i][0]
-            return plain(name, 80), layout.tree.read(name, _MAX_IMAGE_BYTES)
+    def read(i: int) -> tuple[str, bytes]:
+        return plain(items[i][0], 80), layout.tree.read(items[i][0], _MAX_IMAGE_BYTES)
 
-        return decode_chunks(source, path, read, np.array([i[1] for i in items[part]], np.int64))
+    yield from decode_chunks(source, path, read, np.array([i[1] for i in items], np.int64))
 
-    return Decoder(class_names, chunks)
+
+def class_names(source: Source, found: Found) -> tuple[str, ...]:
+    with _opened(source, found) as (_, layout):
+        return layout.class_names()
+
+
+@contextmanager
+def _opened(source: Source, found: Found) -> Iterator[tuple[Path, _Layout]]:
+    (path,) = found.paths.values()
+    with reading(path, source):
+        yield path, _Layout(FolderTree(path) if found.form == "folder" else ZipTree(path))
 
 
 class _Layout:

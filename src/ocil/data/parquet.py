@@ -16,7 +16,7 @@ import numpy as np
 from ocil.data.arrays import ITEMS, LABELS, MAX_BYTES, Raw
 from ocil.data.find import Found
 from ocil.data.pictures import decode_chunks
-from ocil.data.reader import Chunk, Damage, Decoder, integer_labels, reading
+from ocil.data.reader import Chunk, Damage, integer_labels, reading
 from ocil.data.sources import Source
 from ocil.errors import OcilError
 from ocil.files import open_plain, read_plain
@@ -79,31 +79,27 @@ def _first(names: tuple[str, ...], known: Any) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-def read_named(source: Source, found: Found) -> Decoder:
-    """The images of train.parquet and test.parquet."""
+def read_named(source: Source, found: Found, part: str) -> Iterator[Chunk]:
+    """The images of train.parquet or test.parquet."""
+    path = found.paths[f"{part}.parquet"]
+    with reading(path, source), _arrow(path) as pyarrow:
+        table = _read(pyarrow, path, _MAX_TABLE_BYTES, source.images(part))
+        image = _first(("image", "img"), table.column_names)
+        label = _first(("fine_label", "label"), table.column_names)  # there are coarse ones too
+        if image is None or label is None:
+            raise Damage("it has no columns image or img, and label or fine_label")
+        if (pictures := _bytes(pyarrow, table[image])) is None:
+            raise Damage(f"its column {image} holds no bytes")
+        if not pyarrow.types.is_integer(table[label].type):
+            raise Damage(f"its labels are {table[label].type}, not integers")
+        labels = integer_labels(table[label].to_pylist(), source.classes)
 
-    def chunks(part: str) -> Iterator[Chunk]:
-        path = found.paths[f"{part}.parquet"]
-        with reading(path, source), _arrow(path) as pyarrow:
-            table = _read(pyarrow, path, _MAX_TABLE_BYTES, source.images(part))
-            image = _first(("image", "img"), table.column_names)
-            label = _first(("fine_label", "label"), table.column_names)  # there are coarse ones too
-            if image is None or label is None:
-                raise Damage("it has no columns image or img, and label or fine_label")
-            if (pictures := _bytes(pyarrow, table[image])) is None:
-                raise Damage(f"its column {image} holds no bytes")
-            if not pyarrow.types.is_integer(table[label].type):
-                raise Damage(f"its labels are {table[label].type}, not integers")
-            labels = integer_labels(table[label].to_pylist(), source.classes)
+    def read(i: int) -> tuple[str, bytes]:
+        if (data := pictures[i]) is None:
+            raise Damage(f"row {i} has no image")
+        return f"row {i}", data
 
-        def read(i: int) -> tuple[str, bytes]:
-            if (data := pictures[i]) is None:
-                raise Damage(f"row {i} has no image")
-            return f"row {i}", data
-
-        yield from decode_chunks(source, path, read, labels)
-
-    return Decoder(source.class_names, chunks)
+    yield from decode_chunks(source, path, read, labels)
 
 
 def read_table(path: Path) -> dict[str, Raw]:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ocil.data.sources import Source
-from ocil.errors import OcilError
+from ocil.errors import OcilError, brief
 from ocil.text import plain
 
 PARTS = ("train", "test")
 Chunk = tuple[np.ndarray, np.ndarray]  # images uint8 (k, C, H, W), labels int64 (k,)
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """Both parts of a data set, to be decoded chunk by chunk, as often as it is asked."""
-
-    class_names: tuple[str, ...]
-    chunks: Callable[[str], Iterator[Chunk]]  # of "train" or "test", in order
 
 
 class Damage(Exception):
@@ -45,7 +36,7 @@ def reading(path: Path, source: Source | None = None) -> Iterator[None]:
     except Exception as error:
         if type(error) is OcilError:  # a whole sentence; what is wrong with items names no file yet
             raise
-        problem = plain(str(error) or type(error).__name__, 240).rstrip(".")
+        problem = plain(brief(error), 240)
         remedy = "; copy it again" if source else ""
         if source and source.files:
             remedy = f"; delete it and run `ocil data get {source.name}`, or copy it again"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ocil.errors import OcilError
 from ocil.files import read_plain, read_toml
 from ocil.learners import registry
 from ocil.paper.cells import Cell
@@ -47,7 +48,7 @@ def _timed(file: Path) -> list[Values]:
     try:
         found = json.loads(read_plain(file, MAX_BYTES))
         return [e for e in found if {"method", "settings", "seconds", "steps"} <= e.keys()]
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+    except (OcilError, ValueError, AttributeError, TypeError, RecursionError):
         return []
 
 

@@ -19,9 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from ocil.errors import OcilError
+from ocil.errors import OcilError, refusing
 from ocil.files import canonical, make_folder, read_plain, write_atomic
-from ocil.run.folder import UNREADABLE
 from ocil.session import State
 
 log = logging.getLogger("ocil")
@@ -76,17 +75,17 @@ def latest(folder: Path) -> Checkpoint | None:
 
 def read(path: Path) -> Checkpoint:
     """Read one checkpoint; anything that does not add up is an OcilError."""
-    try:
+    with refusing(f"Checkpoint {path} cannot be read", "", SafetensorError):
         note = json.loads(read_plain(path))
         check = note.pop("check")
         if hashlib.sha256(canonical(note)).hexdigest() != check:
             raise OcilError(f"Checkpoint {path} was altered.")
         if note["schema"] > SCHEMA:
             raise OcilError(f"Checkpoint {path} was made by a newer ocil; upgrade ocil.")
-        blob = read_plain(path.with_suffix(".safetensors"), MAX_BYTES)
+        tensors = path.with_suffix(".safetensors")
+        blob = read_plain(tensors, MAX_BYTES)
         if hashlib.sha256(blob).hexdigest() != note["sha256"]:
-            path = path.with_suffix(".safetensors")
-            raise OcilError(f"Checkpoint {path} is truncated or altered.")
+            raise OcilError(f"Checkpoint {tensors} is truncated or altered.")
         step, scalars, progress = note["step"], note["scalars"], note["progress"]
         sound = 0 < progress["threads"] <= MAX_THREADS and 0 <= progress["seconds"] < math.inf
         whole = type(step) is type(progress["threads"]) is int and scalars["step"] == step
@@ -95,5 +94,3 @@ def read(path: Path) -> Checkpoint:
         if note["schema"] == 1:
             progress["of"] = {"data": progress["of"]["data"]}
         return Checkpoint(step, State(load_tensors(blob), scalars), progress)
-    except (*UNREADABLE, SafetensorError) as error:
-        raise OcilError(f"Checkpoint {path} cannot be read ({error}).") from error

@@ -7,15 +7,15 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ocil import files
 from ocil.data.own import OwnData
-from ocil.errors import Busy, OcilError
+from ocil.errors import Busy, OcilError, refusing
 from ocil.learners import registry
 from ocil.run import latentfile
 from ocil.run.reading import read_record
@@ -23,10 +23,6 @@ from ocil.settings import Settings, job_id, to_mapping
 
 SCHEMA = 1
 MAX_NOTE = 1 << 20  # bytes
-# All that JSON with any content can provoke while it is read.
-UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,11 @@ class RunFolder:
 
     def plan(self) -> Plan:
         """Read back what the run is."""
-        try:
+        if not self.settings.exists():
+            raise OcilError(
+                f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
+            )
+        with refusing(f"{self.settings} cannot be read", "copy it again"):
             content = json.loads(files.read_plain(self.settings, MAX_NOTE))
             if content["schema"] > SCHEMA:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
@@ -103,13 +103,6 @@ class RunFolder:
             if not isinstance(preset, str) or not isinstance(study, str | None):
                 raise TypeError("preset and study must be text")
             return Plan(content["method"], settings, preset, study)
-        except FileNotFoundError:
-            raise OcilError(
-                f"{self.path} holds no run: settings.json is missing. Start one with `ocil run`."
-            ) from None
-        except UNREADABLE as e:
-            problem = f"{type(e).__name__}: {e}"
-            raise OcilError(f"{self.settings} cannot be read ({problem}); copy it again.") from e
 
     def remember(self, own: OwnData) -> None:
         """Where data of your own were, for `ocil resume`."""
@@ -120,7 +113,7 @@ class RunFolder:
         """What `remember` wrote; None for a run on a named data set."""
         if not self.data.exists():
             return None
-        try:
+        with refusing(f"{self.data} cannot be read", "say where the data are with --data"):
             place = json.loads(files.read_plain(self.data, MAX_NOTE))
             path, resize, bad = (place[key] for key in ("path", "resize", "bad"))
             if not isinstance(path, str) or type(resize) not in (int, type(None)):
@@ -128,28 +121,21 @@ class RunFolder:
             if bad not in ("fail", "skip"):
                 raise ValueError(f"bad is {bad!r}")
             return OwnData(Path(path), resize, bad)
-        except UNREADABLE as error:
-            raise OcilError(
-                f"{self.data} cannot be read ({error}); say where the data are with --data."
-            ) from error
 
     def append(self, event: dict[str, Any]) -> None:
         """Add one line; it is in the hands of the system before this returns."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        line = json.dumps(event).encode() + b"\n"
         try:
-            handle = os.open(self.events, flags, 0o644)
-            try:
-                about = os.fstat(handle)
+            with open(self.events, "ab+", buffering=0) as file:
+                about = os.fstat(file.fileno())
                 if stat.S_ISFIFO(about.st_mode):  # nobody reads what a pipe takes
                     raise OSError(errno.EINVAL, files.NOT_REGULAR)
-                line = json.dumps(event).encode() + b"\n"
                 # A kill can leave half a line behind: start on a fresh one.
-                if about.st_size and os.lseek(handle, -1, os.SEEK_END) >= 0:
-                    line = line if os.read(handle, 1) == b"\n" else b"\n" + line
-                if os.write(handle, line) < len(line):  # the last bytes of a disk: no error yet
+                if about.st_size and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n":
+                    line = b"\n" + line
+                # The last bytes of a disk are no error yet.
+                if os.write(file.fileno(), line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            finally:
-                os.close(handle)
         except OSError as error:
             raise files.cannot_write(self.events, error) from error
 
@@ -157,11 +143,21 @@ class RunFolder:
         """All whole lines; torn ones are left out."""
         if not self.events.exists():
             return []
+        return _parsed(files.read_plain(self.events).splitlines())
+
+    def progress(self) -> tuple[int, int]:
+        """(steps done, steps in all) by the first and the last events; (0, 0) without any."""
+        step = steps = 0
         try:
-            lines = files.read_plain(self.events).splitlines()
-        except OSError as error:
-            raise OcilError(f"Cannot read {self.events}: {error.strerror}.") from error
-        return [event for line in lines if (event := parse_event(line)) is not None]
+            with files.open_plain(self.events) as file:
+                first = file.readline(4096)
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+                lines = [first, *file.read().splitlines()]
+        except OSError:
+            return 0, 0
+        for event in _parsed(lines):
+            step, steps = event.get("step", step), event.get("steps", steps)
+        return step, steps
 
     def sync_events(self) -> None:
         """Make the events durable; called before a checkpoint that counts on them."""
@@ -174,10 +170,10 @@ class RunFolder:
             raise files.cannot_write(self.events, error) from error
 
 
-def parse_event(line: bytes) -> dict[str, Any] | None:
-    """An event from its line; None for one that is torn."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
+def _parsed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The events of whole lines."""
+    found = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [event for event in found if isinstance(event, dict)]

@@ -14,15 +14,14 @@ class_names. Reports read this file without torch; like every file it is hostile
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ocil.errors import OcilError
-from ocil.files import open_plain
+from ocil.errors import OcilError, refusing
+from ocil.files import read_plain
 from ocil.run.reading import AGAIN, MAX_CLASSES, Wrong, is_json, need
 
 NAME = "latents.safetensors"
@@ -63,33 +62,20 @@ def dump(latents: Latents) -> bytes:
 
 def read(path: Path) -> Latents:
     """The checked content of a file, features as float32."""
-    try:
-        return _checked(*_parse(path))
-    except OSError as error:
-        raise OcilError(f"{path} cannot be read ({error.strerror}); check it.") from None
-    except Wrong as problem:
-        raise OcilError(f"{path} {problem}") from None
-
-
-def _parse(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Note and arrays; sizes are looked at before anything is taken into memory."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    with open_plain(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        header = int.from_bytes(stream.read(8), "little")
-        need(8 <= size <= MAX_BYTES, f"has {size} bytes, a file of latents has 8 to {MAX_BYTES}")
-        sound = header <= min(size - 8, MAX_HEADER)
+    blob = read_plain(path, MAX_BYTES)
+    header = int.from_bytes(blob[:8], "little")
+    try:
+        sound = 8 + header <= len(blob) and header <= MAX_HEADER
         need(sound, f"is no file of latents or cut off: its header would have {header} bytes")
-        try:
-            told = json.loads(stream.read(header))["__metadata__"][KEY]
-            note = json.loads(told)
-            stream.seek(0)
-            return note, load(stream.read())
-        except (ValueError, LookupError, TypeError, RecursionError, SafetensorError) as error:
-            problem = " ".join(str(error).split())[:120].rstrip(".")
-            raise Wrong(f"is no whole file of latents ({problem}); {AGAIN}.") from None
+        with refusing(f"{path} is no whole file of latents", AGAIN, SafetensorError):
+            note = json.loads(json.loads(blob[8 : 8 + header])["__metadata__"][KEY])
+            arrays = load(blob)
+        return _checked(note, arrays)
+    except Wrong as problem:
+        raise OcilError(f"{path} {problem}") from None
 
 
 def _checked(note: Any, arrays: dict[str, NDArray[Any]]) -> Latents:

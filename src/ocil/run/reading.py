@@ -163,8 +163,6 @@ def _parse(file: Path) -> Any:
         raise OcilError(f"There is no record {file}; a run writes it at its end: {remedy}.")
     try:
         return json.loads(read_plain(file, MAX_BYTES), parse_constant=_refuse_constant)
-    except OSError as problem:
-        raise OcilError(f"{file} cannot be read ({problem.strerror}); check it.") from None
     except (ValueError, RecursionError):
         raise OcilError(
             f"{file} is damaged (it is not whole JSON); run its command again."

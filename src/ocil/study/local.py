@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from ocil.errors import Busy, OcilError, Stopped
-from ocil.files import open_plain
-from ocil.run.folder import Plan, RunFolder, parse_event
+from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import stop_requests
 from ocil.run.reading import read_record
 
@@ -40,20 +39,6 @@ class Job:
     attempts: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     errors: IO[bytes] | None = field(default=None, repr=False)  # what the worker complains of
-
-    def progress(self) -> tuple[int, int]:
-        """(steps done, steps in all) by the events; (0, 0) before the first."""
-        step = steps = 0
-        try:
-            with open_plain(self.folder / "events.jsonl") as file:
-                first = file.readline(4096)
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-                lines = [first, *file.read().splitlines()]
-        except OSError:
-            return 0, 0
-        for event in filter(None, map(parse_event, lines)):
-            step, steps = event.get("step", step), event.get("steps", steps)
-        return step, steps
 
 
 def run_jobs(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ocil.commands.forecast import forecast
+from ocil.commands.study import forecast
 from ocil.study.local import Job
 
 
