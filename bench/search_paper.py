@@ -58,7 +58,7 @@ memory = 500
 validate = true
 eval_every = 0
 """
-COLOUR = """# The best four of the forty trials of tune-paper-mnist on held-out images of CIFAR-10 (chosen by
+COLOUR = """# The best four trials of tune-paper-mnist on held-out images of CIFAR-10 (chosen by
 # bench/search_paper.py).
 name = "tune-paper-cifar10"
 
