@@ -8,14 +8,12 @@ Every class c is a Gaussian mixture Q_c = sum_k pi_kc N(mu_kc, diag(sigma_kc^2))
     step 2   Dynamic Preservation: features to their own centroids, away from all others
     step 3   the centroids choose what the memory keeps
 
-and at test time d(x, c) = min_k Mahalanobis(f(x); mu_kc, sigma_kc) decides. It never reads a task
-id; only two options (objective task-em, refresh) ask to be told where a task ends.
+and at test time d(x, c) = min_k Mahalanobis(f(x); mu_kc, sigma_kc) decides.
 
 | symbol      | here                     | meaning                                       |
 |-------------|--------------------------|-----------------------------------------------|
 | f_theta     | model.net                | feature extractor                             |
 | theta_bar   | average.model            | averaged weights: the mixtures' latent space  |
-| K           | settings.components      | centroids a class                             |
 | mu, sigma^2 | mixtures.mu, .var        | centroids and variances (C, K, d)             |
 
 Preset `paper` is this to the letter (docs/paper.md). Ours by default: step 2 is part of step 0
@@ -78,11 +76,11 @@ class Otc(ReplayLearner[OtcSettings]):
     def step(self, batch: Batch) -> Report:
         """Algorithm 1."""
         s, fresh, report = self.settings, len(batch.y), {}
-        x, y = batch.x, batch.y
+        x, y = self.with_replay(batch)
         if s.schedule == "steps":
             self.drop_lr(batch, (0.7, 0.9))
         for update in range(s.updates):  # step 0
-            if s.redraw or not update:
+            if update and s.redraw:
                 x, y = self.with_replay(batch)
             shown, labels = self.augment_views(x, y, fresh, s.views)
             loss = self.joint_loss(shown, labels, len(labels) - fresh * s.views, report)
@@ -124,8 +122,7 @@ class Otc(ReplayLearner[OtcSettings]):
 
     @torch.no_grad()
     def mmot(self, x: Tensor, y: Tensor, fresh: int) -> Tensor:
-        """Unit features (n, d), moving the mixtures: of the last `fresh` raw images, the stream's,
-        and of `mixture_replay` of those before them, the replayed ones."""
+        """Features (n, d) of raw images, the last `fresh` the stream's; they move the mixtures."""
         old, some = len(y) - fresh, self.settings.mixture_replay
         if some != "all" and some < old:
             drawn = policies.systematic_sample(old, some, self.generators["method"])
