@@ -63,9 +63,16 @@ def test_a_look_inside_keeps_no_graph_and_no_trace(preset):
     assert session.state().sha256() == before
 
 
-@pytest.mark.parametrize("preset", ["default", "paper", "paper-literal-0.1"])
-def test_every_preset_resumes_to_the_same_bits(preset):
-    first, second = (checks.make(Otc, **Otc.presets[preset]) for _ in range(2))
+SHARED = {"dual.phi": "shared", "start.points": 4, "features": "raw", "admission": "printed"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "more"),
+    [("default", {}), ("paper", {}), ("paper", SHARED), ("paper-literal-0.1", {})],
+)
+def test_every_preset_resumes_to_the_same_bits(preset, more):
+    given = Otc.presets[preset] | more
+    first, second = (checks.make(Otc, **given) for _ in range(2))
     checks.feed(first, [(0, 1)], batches=10)
     state = first.state()
     copied = {k: v.detach().clone() for k, v in state.tensors.items()}
@@ -226,3 +233,23 @@ def test_the_euclidean_read_out_asks_the_closest_centroid():
             gap for gap, used in zip(gaps, mixtures.active[c].tolist(), strict=True) if used
         )
         assert float(scores[i, c]) == pytest.approx(-wanted, rel=1e-3, abs=1e-5)
+
+
+def test_one_network_serves_all_classes():
+    """It is trained at every batch and lies in the row of class 0, whoever comes first."""
+    session = checks.make(Otc, **Otc.presets["paper"] | SHARED)
+    checks.feed(session, checks.TWO_TASKS, batches=8)
+    store = session.learner.mixtures.store
+    assert store["phi.w1"][0].any() and not store["phi.w1"][1:].any()
+    assert store["phi.w2"][0].any() and store.host("phi.steps")[0] > 3
+
+
+@pytest.mark.parametrize(("redraw", "draws"), [(True, 3), (False, 1)])
+def test_a_batch_has_one_draw_of_the_memory_or_one_an_update(redraw, draws):
+    session = checks.make(Otc, updates=3, redraw=redraw)
+    checks.feed(session, [(0, 1)], batches=3)
+    memory, count = session.learner.memory, []
+    real = memory.draw
+    memory.draw = lambda *a: count.append(1) or real(*a)
+    checks.go_on(session, 1, (2, 3), range(1))
+    assert len(count) == draws
