@@ -54,9 +54,9 @@ def cost(method: str) -> list[str]:
 
 def citation(method: str, first: str) -> str:
     """Authors and title as the method gives them; where it appeared, from the docstring's line."""
-    known = registry.info(method)
-    where = re.search(r", ((?:[A-Z]\w*[A-Z]|arXiv).*)\)", first)
-    return f"{known.paper}. {where[1] if where else known.year}."
+    known, told = registry.info(method), first.partition(" (")[2].partition(")")[0]
+    where = re.search(r", ((?:[A-Z]\w*[A-Z]|arXiv).*)", told)
+    return f"{known.paper}. {where[1] if where else known.year}." if known.paper else f"{told}."
 
 
 if __name__ == "__main__":

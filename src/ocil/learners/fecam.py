@@ -1,4 +1,4 @@
-"""FeCAM: Mahalanobis distances in a fixed space (Goswami et al., NeurIPS 2023).
+"""FeCAM: Mahalanobis distances in a fixed space (Goswami et al., NeurIPS 2023, arXiv 2309.14062).
 
     score_c(x) = -(h(x) - mu_c)' N(Sigma_c)^-1 (h(x) - mu_c)
     Sigma_c = S_c + V1 I + V2 (1 - I),   N(A)_ij = A_ij / sqrt(A_ii A_jj)
@@ -16,6 +16,9 @@ Up to 256 features each class has its own covariance, above that all share the o
 
 Differs from the reference code: features have both signs, so there is no Tukey transform, and they
 are not brought to unit length.
+
+Cost: no gradient, no memory; d^2 numbers a class up to 256 features, else d^2 in all. A prediction
+factors one matrix a class.
 """
 
 from __future__ import annotations

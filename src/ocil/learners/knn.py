@@ -9,6 +9,9 @@ can make of a memory, and so what replay has to beat on the same features.
 |--------|---------------------|--------------------------------------|
 | h      | model.net           | the encoder, fixed after 300 samples |
 | k      | settings.neighbours | neighbours that vote                 |
+
+Differs from the textbook in that votes are weighed by nearness. Cost: no gradient; the memory is
+encoded once after new samples, when a prediction is asked for.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ to beat. No gradient, no memory, one pass, any order of the classes.
 | mu     | sums/counts | exact class means (C, d)             |
 
 Differs from iCaRL's use of the name: means are of all samples, not of those in a memory, and
-features are not brought to unit length.
+features are not brought to unit length. Cost: no gradient, no memory; d numbers a class.
 """
 
 from __future__ import annotations

@@ -12,19 +12,11 @@ from urllib.parse import quote
 
 from ocil import text
 from ocil.errors import OcilError
+from ocil.report import tables
 from ocil.report.compare import KNOWN, alike, between, differences, differences_table, findings
 from ocil.report.groups import Group, by_place, group, names, own_labels, readouts
 from ocil.report.render import Cell, Table, to_markdown
 from ocil.report.runs import Run
-from ocil.report.tables import (
-    commands,
-    costs,
-    count_trials,
-    measured,
-    memory,
-    outcome,
-    side_by_side,
-)
 
 NAME = "RESULTS.md"
 MAX_README = 200_000  # characters
@@ -46,7 +38,7 @@ setting was chosen by. The other columns are explained in [RESULTS.md](../RESULT
 
 def study_pages(root: Path, runs: Sequence[Run]) -> dict[Path, str]:
     """STUDY/RESULTS.md -> its text: STUDY/README.md, then a table a data set and memory size."""
-    trials = count_trials(runs)
+    trials = tables.count_trials(runs)
     found = {}
     for study in sorted({run.study for run in runs} - {""}):
         title, body = _readme(root / study / "README.md")
@@ -88,10 +80,10 @@ def _section(members: Sequence[Group]) -> str:
     for stream, block in alike(members).items():
         told = own_labels(block, KNOWN)
         for g in block:
-            accuracy, forgetting = (measured(g.summary(m)) for m in ("accuracy", "forgetting"))
-            head = [stream.rpartition(", ")[0], memory(g), g.method, told[id(g)], accuracy]
+            right, lost = (tables.measured(g.summary(m)) for m in ("accuracy", "forgetting"))
+            head = [stream.rpartition(", ")[0], tables.memory(g), g.method, told[id(g)], right]
             ends = between(g, "accuracy")
-            rows.append([*head, ends, forgetting, *costs(g), len(g.runs)])
+            rows.append([*head, ends, lost, *tables.costs(g), len(g.runs)])
     table = to_markdown(Table(columns, rows, ("stream", "method", "settings")))
     return f"## {text.markdown(members[0].data, 200)}\n\n{table}"
 
@@ -106,15 +98,15 @@ def _tables(groups: Sequence[Group], trials: Mapping[tuple[str, str], int]) -> I
         for size in sorted({g.memory for g in here if g.memory is not None}) or [None]:
             members = [g for g in here if g.memory == size and size is not None] + free
             yield f"## {_title(here[0], size)}\n"
-            yield to_markdown(outcome(members, trials))
+            yield to_markdown(tables.outcome(members, trials))
             if len(readouts(members)) > 1:
                 yield "Accuracy by read-out, the one that the runs report in bold:\n"
-                yield to_markdown(side_by_side(members))
+                yield to_markdown(tables.side_by_side(members))
             if pairs := [d for d in differences(members) if d.mean is not None]:
                 called = dict(zip(map(id, members), names(members), strict=True))
                 yield "Paired by seed, in bold where the interval leaves out 0:\n"
                 yield to_markdown(differences_table(pairs, called))
-            yield commands(members)
+            yield tables.commands(members)
 
 
 def _title(g: Group, size: int | None) -> str:
