@@ -149,9 +149,9 @@ def test_cards_say_what_the_modules_say(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_card_says_what_differs_what_it_costs_and_whom_to_cite(name: str) -> None:
     card = (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8")
     assert re.search(r"Differs from|Ours by default", card)
-    assert re.search(r"^\| mlp \| \d+ \| [\d.]+ \| [\d.]+ \|$", card, re.MULTILINE)
+    assert re.search(r"^\| mlp \| \d+ \| [\d.]+ \| |Cost: no gradient", card, re.MULTILINE)
     cited = card.partition("## Citation\n\n")[2]
-    assert re.fullmatch(r"\w.+, .+\. (\w.* )?(\d{4}|\d{4}\.\d{5})\.\n", cited)
+    assert re.fullmatch(r"\w.+ (\d{4}|\d{4}\.\d{5})\.\n", cited)
 
 
 def test_every_method_has_a_card() -> None:
