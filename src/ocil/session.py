@@ -31,7 +31,7 @@ UNFIT = (
 
 
 # Tensors that only a forged state has infinite numbers in.
-_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled")
+_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled", "anchor")
 _FINITE = tuple(f"learner.{part}." for part in _FINITE_PARTS)
 
 

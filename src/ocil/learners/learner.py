@@ -3,7 +3,8 @@
 A learner is given batches of images and class ids 0, 1, 2, ... in order of first arrival, once
 each, and can be asked for scores at any time. It never learns of a class before its first image.
 
-    learn(batch)            shared and final: adds the classes of the batch, then calls `step`
+    learn(batch)            shared and final: adds the classes of the batch, lets the anchor (if
+                            there is one) take its samples, then calls `step`
     step(batch)             the method: one stream batch -> detached 0-d tensors to report
     readouts()              the ways to classify, each a function of features
     parts                   everything with state; saved, loaded and counted here
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ocil.errors import OcilError, suggest
+from ocil.learners.encoder import Encoder
 from ocil.learners.model import Model
 from ocil.learners.parts import Parts
 from ocil.learners.readouts import Centroids, Features, Readout
@@ -66,10 +68,12 @@ class Learner(Generic[S]):
         self.gradient_steps = settings.updates  # that a batch of the stream gets, for the record
         self.backbone_images = 0  # images through the net while learning, all passes counted
         self.cache: dict[str, Tensor] = {}  # what read-outs keep until the next `learn`
+        self.fixed: dict[str, Encoder] = {}  # latent spaces whose features do not change
 
     @final
     def learn(self, batch: Batch) -> Report:
         self.add_classes(batch.y)
+        self.arrive(batch)
         return self.step(batch)
 
     def add_classes(self, y: Tensor) -> None:
@@ -82,6 +86,9 @@ class Learner(Generic[S]):
 
     def grow(self, classes: int) -> None:
         """What a method adds for new classes; `self.classes` is still their number before."""
+
+    def arrive(self, batch: Batch) -> None:
+        """What happens to a batch before the method learns it."""
 
     def step(self, batch: Batch) -> Report:
         """Learn one batch without a synchronisation of device and host."""
@@ -112,9 +119,15 @@ class Learner(Generic[S]):
         return wanted
 
     @torch.inference_mode()
-    def all_scores(self, x: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Scores (n, classes seen) of raw images by several read-outs; changes no state."""
+    def all_scores(
+        self, x: Tensor, names: Sequence[str], found: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """Scores (n, classes seen) of raw images by several read-outs; changes no state.
+
+        `found`: their features in some of the spaces that are `fixed`, computed before.
+        """
         known, features = self.readouts(), self.features(x)
+        features.update(found or {})
         return {name: known[name].scores(features) for name in names}
 
     def scores(self, x: Tensor, readout: str | None = None) -> Tensor:

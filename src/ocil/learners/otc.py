@@ -33,9 +33,11 @@ from torch import Tensor
 
 from ocil import losses, nets
 from ocil.learners import otc_fits, otc_readouts
+from ocil.learners.anchor import Scores
 from ocil.learners.learner import Report
 from ocil.learners.model import Model
 from ocil.learners.otc_settings import PRESETS, OtcSettings
+from ocil.learners.presets import with_large_anchor
 from ocil.learners.readouts import Centroids, Readout
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import admission, policies
@@ -54,7 +56,7 @@ class Otc(ReplayLearner[OtcSettings]):
     memory_policy = "centroids, which choose as many as a reservoir admits"
     own_readout = "similarity"
     settings_type = OtcSettings
-    presets = PRESETS
+    presets = with_large_anchor(PRESETS)
 
     def __new__(cls, settings: OtcSettings | None = None, *_: Any) -> Otc:
         from ocil.learners.otc_frozen import FrozenOtc
@@ -167,6 +169,10 @@ class Otc(ReplayLearner[OtcSettings]):
 
     def readouts(self) -> dict[str, Readout]:
         return super().readouts() | otc_readouts.readouts(self)
+
+    def learned_scores(self) -> Scores:
+        """The mean of the log-probabilities by head and mixtures."""
+        return otc_readouts.learned_scores(self, super().learned_scores())
 
     @torch.inference_mode()
     def latent_points(self, x: Tensor) -> Tensor:
