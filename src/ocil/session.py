@@ -24,7 +24,8 @@ from ocil.settings import Settings
 from ocil.stream import Batch
 
 # Tensors that only a forged state has infinite numbers in.
-_FINITE = tuple(f"learner.{x}." for x in ("model", "average", "teacher", "optimizer", "pooled"))
+_FINITE_PARTS = ("model", "average", "teacher", "optimizer", "pooled", "anchor")
+_FINITE = tuple(f"learner.{part}." for part in _FINITE_PARTS)
 
 
 class State(NamedTuple):

@@ -248,7 +248,7 @@ def test_all_read_outs_come_from_one_pass_each(learner: Make, batches: Batches) 
     assert list(er.readouts()) == ["head", "mean", "ema-head", "ema-mean"]
     alone = {name: er.scores(x, name) for name in er.readouts()}  # the means are kept by now
     passes = counted_passes(er)
-    together = er.all_scores(x, list(er.readouts()))
+    together = er.all_scores(er.features(x), list(er.readouts()))
     assert passes == [len(x)] * 2  # live and averaged weights
     assert list(together) == list(er.readouts())
     for name, scores in alone.items():

@@ -25,9 +25,17 @@ def test_the_first_guess_is_that_of_scikit_learn() -> None:
 
 
 def test_where_nothing_errs_the_largest_shrinkage_wins() -> None:
-    assert shrinkage.choose(torch.zeros(len(shrinkage.GRID))) == max(shrinkage.GRID)
-    losses = torch.linspace(0.1, 1.0, len(shrinkage.GRID))
-    assert shrinkage.choose(losses) == min(shrinkage.GRID)
+    rhos, heats = len(shrinkage.GRID), len(shrinkage.TEMPERATURES)
+    assert shrinkage.choose(torch.zeros(rhos, heats), 9) == (max(shrinkage.GRID), shrinkage.START)
+    losses = torch.linspace(0.1, 1.0, rhos)[:, None].expand(-1, heats)
+    assert shrinkage.choose(losses, 9)[0] == min(shrinkage.GRID)
+
+
+def test_the_temperature_is_the_best_one_once_there_are_samples() -> None:
+    losses = torch.full((len(shrinkage.GRID), len(shrinkage.TEMPERATURES)), 0.5)
+    losses[:, 1] = 0.4
+    assert shrinkage.choose(losses, 5)[1] == shrinkage.START
+    assert shrinkage.choose(losses, 5000)[1] == shrinkage.TEMPERATURES[1]
 
 
 def test_large_covariances_are_judged_as_exactly_as_small_ones(

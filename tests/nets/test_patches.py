@@ -162,7 +162,7 @@ def test_images_without_any_content_are_no_trouble(value: float) -> None:
 
 @pytest.mark.parametrize("shape", [(64,), (1, 7, 20), (3, 20, 7)])
 def test_what_it_cannot_read_is_one_sentence(shape: tuple[int, ...]) -> None:
-    with pytest.raises(OcilError, match=r"images of 8 pixels a side and more.*--net random"):
+    with pytest.raises(OcilError, match=r"images of 8 pixels a side and more.*take random"):
         built(shape)
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from ocil.learners.learner import Report
-from ocil.learners.presets import on_colour
+from ocil.learners.presets import on_colour, with_large_anchor
 from ocil.learners.replay import ReplayLearner
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
@@ -55,7 +55,7 @@ class Er(ReplayLearner[ErSettings]):
     paper = "Chaudhry et al., On Tiny Episodic Memories in Continual Learning"
     year = 2019
     settings_type = ErSettings
-    presets = PRESETS
+    presets = with_large_anchor(PRESETS)
 
     def step(self, batch: Batch) -> Report:
         report = {}

@@ -29,7 +29,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ocil.learners.fixed import FixedLearner, FixedSettings, at_means, plain
+from ocil.learners.anchor import at_means
+from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.parts import Values
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments

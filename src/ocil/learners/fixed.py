@@ -1,15 +1,14 @@
 """What methods on a fixed encoder share: nothing is trained, every sample is counted once.
 
-The encoder is any network as it starts (or a frozen module of your own). `patches` and `random` are
-made from the first samples of the stream: after exactly 1, 10, 40 and 300 of them, whatever the
-batches. Until then the raw samples are kept, as state, and all statistics are made anew from them;
-at 300 they are dropped. A second epoch has nothing new and is passed over.
+The encoder (`ocil.learners.encoder`) is any network as it starts, or a frozen module of your own. A
+second epoch has nothing new and is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,22 +16,22 @@ from torch import Tensor
 from ocil import nets
 from ocil.data.sources import standard
 from ocil.errors import OcilError
+from ocil.learners.encoder import Encoder
 from ocil.learners.learner import Learner, Report, S
 from ocil.learners.model import Headless
 from ocil.learners.parts import Weights
 from ocil.learners.readouts import Centroids, Features, Readout
-from ocil.learners.replay import CHUNK, as_float
 from ocil.memory import Memory
 from ocil.nets.patches import PatchSettings
 from ocil.nets.random_features import RandomSettings
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
-STAGES = (1, 10, 40, 300)  # samples after which the encoder is made
-
 
 @dataclass(frozen=True)
 class FixedSettings(Settings):
+    anchor: Literal["none"] = "none"
+    """There is no other space: the method itself is what an anchor is."""
     memory: int | None = None
     """Images kept beside the statistics, none by default."""
     net: str = "patches"
@@ -68,9 +67,10 @@ class FixedLearner(Learner[S]):
         self.dim = self.model.head.features
         self.gradient_steps = 0
         self.parts["model"] = Weights(self.model)
-        self.first = Memory(STAGES[-1], self.device)
+        self.encoder = Encoder(net, self.device)
+        self.fixed = {"fixed": self.encoder}
         if isinstance(net, nets.Fitted):
-            self.parts["first"] = self.first
+            self.parts["first"] = self.encoder.first
         if self.needs_memory and settings.memory is None:
             raise OcilError(
                 f"{self.method} cannot do without a memory, but memory is none; give the number of "
@@ -99,57 +99,27 @@ class FixedLearner(Learner[S]):
         if batch.epoch:
             return {}
         self.memory.reservoir(batch.x, batch.y, self.generators["memory"])
-        x, y = self.renew(batch.x.to(self.device), batch.y.to(self.device))
-        self.backbone_images += len(x)
-        self.count(self.encode(x), y)
-        return {}
-
-    def renew(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Make the encoder anew where its time has come -> the samples that are to be counted."""
-        net, first = self.model.net, self.first
-        # A state saved without samples has none of the first, and keeps the encoder it has.
-        if not isinstance(net, nets.Fitted) or first.seen < (made := int(net.fitted)):
-            return x, y
-        start = len(first)
-        slots = list(range(start, min(start + len(y), first.capacity)))
-        first.write(slots, x[: len(slots)], y[: len(slots)])
-        first.seen = len(first)
-        stage = max(s for s in STAGES if s <= first.seen)
-        if stage > made:
-            held = slice(len(first))
-            net.fit(as_float(first.columns["x"][:stage]))
+        anew, x, y = self.encoder.take(batch.x.to(self.device), batch.y.to(self.device))
+        if anew:
             self.restart()
-            x = torch.cat([first.columns["x"][held], x[len(slots) :]])
-            y = torch.cat([first.columns["y"][held], y[len(slots) :]])
-            if stage == STAGES[-1]:
-                self.first = self.parts["first"] = Memory(first.capacity, self.device)
-        return x, y
+        self.backbone_images += len(x)
+        self.count(self.encoder.encode(x), y)
+        return {}
 
     # ---------------------------------------------------------------- reading
 
-    def encode(self, x: Tensor) -> Tensor:
-        """Features (n, d) of raw items."""
-        chunks = x.to(self.device).split(CHUNK)
-        return torch.cat([self.model.net(as_float(chunk)) for chunk in chunks])
-
     def features(self, x: Tensor) -> Features:
-        return Features(lambda _: self.encode(x))
+        return Features(lambda _: self.encoder.encode(x))
 
     def held_features(self) -> tuple[Tensor, Tensor]:
         """Features (m, d) and class ids (m,) of all that the memory holds."""
         filled = slice(len(self.memory))
         columns = self.memory.columns
-        return self.encode(columns["x"][filled]), columns["y"][filled]
+        return self.encoder.encode(columns["x"][filled]), columns["y"][filled]
 
     def centroids(self) -> Centroids | None:
         own = self.readouts()[self.readout].centroids
         return own() if own else None
-
-
-def at_means(means: Tensor) -> Centroids:
-    """One centroid a class: its mean (C, d)."""
-    ids = torch.arange(len(means), device=means.device)
-    return Centroids(means.float(), ids, torch.ones_like(ids, dtype=torch.float32))
 
 
 def plain(

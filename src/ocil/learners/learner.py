@@ -3,7 +3,7 @@
 A learner is given batches of images and class ids 0, 1, 2, ... in order of first arrival, once
 each, and can be asked for scores at any time. It never learns of a class before its first image.
 
-    learn(batch)            shared and final: adds the classes of the batch, then calls `step`
+    learn(batch)            shared and final: adds classes, feeds the anchor if any, calls `step`
     step(batch)             the method: one stream batch -> detached 0-d tensors to report
     readouts()              the ways to classify, each a function of features
     parts                   everything with state; saved, loaded and counted here
@@ -20,10 +20,11 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import torch
 from torch import Tensor
 
-from ocil.errors import OcilError, suggest
+from ocil.errors import OcilError
+from ocil.learners.encoder import Encoder
 from ocil.learners.model import Model
 from ocil.learners.parts import Parts
-from ocil.learners.readouts import Centroids, Features, Readout
+from ocil.learners.readouts import Centroids, Features, Readout, named
 from ocil.memory import Memory
 from ocil.settings import Settings
 from ocil.stream import Batch
@@ -33,8 +34,6 @@ Report = dict[str, Tensor]
 
 
 class Learner(Generic[S]):
-    """Base of all methods; see the module's docstring."""
-
     method: ClassVar[str]
     title: ClassVar[str]
     paper: ClassVar[str] = ""
@@ -66,10 +65,12 @@ class Learner(Generic[S]):
         self.gradient_steps = settings.updates  # that a batch of the stream gets, for the record
         self.backbone_images = 0  # images through the net while learning, all passes counted
         self.cache: dict[str, Tensor] = {}  # what read-outs keep until the next `learn`
+        self.fixed: dict[str, Encoder] = {}  # latent spaces whose features do not change
 
     @final
     def learn(self, batch: Batch) -> Report:
         self.add_classes(batch.y)
+        self.arrive(batch)
         return self.step(batch)
 
     def add_classes(self, y: Tensor) -> None:
@@ -82,6 +83,9 @@ class Learner(Generic[S]):
 
     def grow(self, classes: int) -> None:
         """What a method adds for new classes; `self.classes` is still their number before."""
+
+    def arrive(self, batch: Batch) -> None:
+        """What happens to a batch before the method learns it."""
 
     def step(self, batch: Batch) -> Report:
         """Learn one batch without a synchronisation of device and host."""
@@ -103,23 +107,18 @@ class Learner(Generic[S]):
 
     def choose_readout(self) -> str:
         """The read-out that counts: what the settings name, else the method's own."""
-        wanted, known = self.settings.readout, list(self.readouts())
-        if wanted == "auto":
-            return next(n for n in (f"ema-{self.own_readout}", self.own_readout) if n in known)
-        if wanted not in known:
-            named = f"'{wanted}' for {self.method}.{suggest(wanted, known)}"
-            raise OcilError(f"Unknown read-out {named} Known here: {', '.join(known)}.")
-        return wanted
+        own, known = (f"ema-{self.own_readout}", self.own_readout), list(self.readouts())
+        return named(self.settings.readout, own, known, self.method)
 
     @torch.inference_mode()
-    def all_scores(self, x: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Scores (n, classes seen) of raw images by several read-outs; changes no state."""
-        known, features = self.readouts(), self.features(x)
+    def all_scores(self, features: Features, names: Sequence[str]) -> dict[str, Tensor]:
+        """Scores (n, classes seen) by several read-outs; changes no state."""
+        known = self.readouts()
         return {name: known[name].scores(features) for name in names}
 
     def scores(self, x: Tensor, readout: str | None = None) -> Tensor:
         name = readout or self.readout
-        return self.all_scores(x, [name])[name]
+        return self.all_scores(self.features(x), [name])[name]
 
     @torch.inference_mode()
     def latent_points(self, x: Tensor) -> Tensor:

@@ -12,8 +12,7 @@ and at test time d(x, c) = min_k Mahalanobis(f(x); mu_kc, sigma_kc) decides.
 
 | symbol      | here                     | meaning                                       |
 |-------------|--------------------------|-----------------------------------------------|
-| f_theta     | model.net                | feature extractor                             |
-| theta_bar   | average.model            | averaged weights: the mixtures' latent space  |
+| f_theta     | model.net                | feature extractor (averaged: average.model)   |
 | mu, sigma^2 | mixtures.mu, .var        | centroids and variances (C, K, d)             |
 
 Preset `paper` is this to the letter (docs/paper.md). Ours by default: step 2 is part of step 0
@@ -30,15 +29,14 @@ from torch import Tensor
 
 from ocil import losses, nets
 from ocil.learners import otc_fits, otc_readouts
+from ocil.learners.anchor import Scores
 from ocil.learners.learner import Report
 from ocil.learners.model import Model
-from ocil.learners.otc_settings import PRESETS, TITLE, OtcSettings
+from ocil.learners.otc_settings import DROPS, PRESETS, TITLE, OtcSettings
 from ocil.learners.readouts import Centroids, Readout
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import admission, policies
-from ocil.mixture import Mixtures
-from ocil.mixture.diagnostics import Diagnostics
-from ocil.mixture.distances import PooledCovariance
+from ocil.mixture import Diagnostics, Mixtures, PooledCovariance
 from ocil.stream import Batch
 
 
@@ -77,8 +75,7 @@ class Otc(ReplayLearner[OtcSettings]):
         """Algorithm 1."""
         s, fresh, report = self.settings, len(batch.y), {}
         x, y = self.with_replay(batch)
-        if s.schedule == "steps":
-            self.drop_lr(batch, (0.7, 0.9))
+        self.drop_lr(batch, DROPS[s.schedule])
         for update in range(s.updates):  # step 0
             if update and s.redraw:
                 x, y = self.with_replay(batch)
@@ -168,6 +165,9 @@ class Otc(ReplayLearner[OtcSettings]):
 
     def readouts(self) -> dict[str, Readout]:
         return super().readouts() | otc_readouts.readouts(self)
+
+    def learned_scores(self) -> Scores:
+        return otc_readouts.learned_scores(self, super().learned_scores())
 
     @torch.inference_mode()
     def latent_points(self, x: Tensor) -> Tensor:

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from ocil.learners.anchor import Scores
 from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.mixture import Mixtures
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ocil.learners.otc import Otc
 
 
+LEAST = -20.0  # log-probability of a class that a mixture cannot name
 TRAINED = ("mahalanobis-full", "mahalanobis-full-1", "product")  # exist where a net is trained
 
 
@@ -59,6 +62,19 @@ def readouts(otc: Otc) -> dict[str, Readout]:
     }
     found = {name: Readout(lambda f, way=way: way(unit(f)), unit) for name, way in ways.items()}
     return found | {"product": Readout(product, unit)}
+
+
+def learned_scores(otc: Otc, head: Scores | None) -> Scores:
+    """The mean of the log-probabilities by the head, where there is one, and by similarity."""
+    mixtures = readouts(otc)["similarity"].scores
+
+    def scores(features: Features) -> Tensor:
+        own = mixtures(features).log_softmax(1)
+        own = F.pad(own, (0, otc.classes - own.shape[1]), value=LEAST)  # classes that just came
+        own = own.nan_to_num(nan=LEAST).clamp(min=LEAST)  # or whose mixture has not begun
+        return (own + head(features)) / 2 if head else own
+
+    return scores
 
 
 @torch.inference_mode()

@@ -16,6 +16,21 @@ def on_colour(
     return {f"{preset}/{name}": dict((own or {}).get(name, {})) | dict(settings) for name in data}
 
 
+def with_large_anchor(presets: Mapping[str, Mapping[str, Any]]) -> Presets:
+    """The same and `large`: the default with an anchor of 800 filters, 84 MB.
+
+    >>> with_large_anchor({"default": {"lr": 1}})["large"]
+    {'lr': 1, 'anchor': 'patches', 'anchor_width': 800}
+    """
+    large = {
+        key.replace("default", "large", 1): dict(value)
+        for key, value in presets.items()
+        if key.split("/")[0] == "default"
+    }
+    large["large"] |= {"anchor": "patches", "anchor_width": 800}
+    return {key: dict(value) for key, value in presets.items()} | large
+
+
 def mixed_in(preset: str, size: int, images: Mapping[str, int], share: float = 1.0) -> Presets:
     """Presets "PRESET/DATA/MEMORY" for methods that shuffle the memory into a task's images.
 

@@ -65,7 +65,7 @@ class RidgeMoments(ClassMoments):
             own = (x.square() * inverse).sum(1, keepdim=True) / self.total
             left_out = ((x * inverse) @ c.T - own * one_hot) / (1 - own)
             found.append((left_out - one_hot).square().sum(1).mean())
-        return torch.stack(found)
+        return torch.stack(found)[:, None]
 
 
 class Ranpac(Slda):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ocil.errors import OcilError, suggest
 
 
 class Features(dict[str, Tensor]):
@@ -67,3 +69,13 @@ def nearest_mean(z: Tensor, means: Tensor) -> Tensor:
     """-|z / |z| - m_c|^2 for z (n, d) and means (C, d) -> (n, C); -inf for an absent class."""
     distance = torch.cdist(F.normalize(z, dim=1), means)
     return -distance.square().nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def named(wanted: str, own: Sequence[str], known: Sequence[str], method: str) -> str:
+    """The read-out that is wanted; "auto" is the first of the method's own that is known."""
+    if wanted == "auto":
+        return next(name for name in own if name in known)
+    if wanted not in known:
+        hint = f"'{wanted}' for {method}.{suggest(wanted, known)}"
+        raise OcilError(f"Unknown read-out {hint} Known here: {', '.join(known)}.")
+    return wanted

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 # Files beside the methods that are none.
 _SHARED = {
+    "anchor",
     "catalog",
+    "encoder",
     "fixed",
     "holistic",
     "learner",
@@ -40,6 +42,7 @@ _SHARED = {
     "readouts",
     "registry",
     "parts",
+    "pool",
     "replay",
     "upgrades",
 }

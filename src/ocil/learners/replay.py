@@ -18,6 +18,8 @@ from torch import Tensor
 from ocil import augment, nets
 from ocil.data.sources import standard
 from ocil.errors import OcilError
+from ocil.learners.anchor import Anchor, Scores
+from ocil.learners.encoder import CHUNK, as_float
 from ocil.learners.learner import Learner, S
 from ocil.learners.model import Model, WeightAverage
 from ocil.learners.parts import OptimizerState, Teacher, Weights
@@ -33,7 +35,6 @@ from ocil.memory import Memory
 from ocil.nets.heads import grow_head
 from ocil.stream import Batch
 
-CHUNK = 125  # images per forward pass when features of many are wanted; more only take memory
 PREFIX = {"live": "", "average": "ema-"}  # of a read-out's name, by the weights it reads
 
 
@@ -70,6 +71,11 @@ class ReplayLearner(Learner[S]):
                 "images to keep, such as --memory 500."
             )
         self.memory = self.build_memory(settings.memory)
+        self.anchor = None
+        if settings.anchor != "none":
+            self.anchor = Anchor(settings, self.shape, keeps=not self.memory.capacity)
+            self.parts |= self.anchor.parts
+            self.fixed = {"anchor": self.anchor.encoder}
         self.readout = self.choose_readout()
 
     def build_model(self, net: torch.nn.Module) -> Model:
@@ -99,6 +105,17 @@ class ReplayLearner(Learner[S]):
             grow_head(head, classes, self.optimizer)
         if self.average:
             self.average.grow(classes)
+
+    def arrive(self, batch: Batch) -> None:
+        """The anchor takes every sample once, before the method has learned it."""
+        if self.anchor and not batch.epoch:
+            x, y, scores = batch.x.to(self.device), batch.y.to(self.device), self.learned_scores()
+
+            def ask(x: Tensor) -> Tensor:
+                self.backbone_images += len(x)
+                return scores(self.features(x)) if scores else x
+
+            self.anchor.update(x, y, self.memory, self.known, ask if scores else None)
 
     @property
     def teacher(self) -> Model | None:
@@ -165,7 +182,11 @@ class ReplayLearner(Learner[S]):
         return {"live": self.model} | ({"average": self.average.model} if self.average else {})
 
     def features(self, x: Tensor) -> Features:
-        return Features(lambda space: self.encode(self.spaces[space], x))
+        def compute(space: str) -> Tensor:
+            fixed = self.fixed.get(space)
+            return fixed.encode(x) if fixed else self.encode(self.spaces[space], x)
+
+        return Features(compute)
 
     def encode(self, model: Model, x: Tensor) -> Tensor:
         """Eval-mode features (n, d) of raw images, without augmentation."""
@@ -178,11 +199,21 @@ class ReplayLearner(Learner[S]):
         return model.net(x)
 
     def readouts(self) -> dict[str, Readout]:
-        return {
+        found = {
             PREFIX[space] + name: readout
             for space, model in self.spaces.items()
             for name, readout in self.readouts_in(space, model).items()
         }
+        return found | (self.anchor.readouts(self.learned_scores()) if self.anchor else {})
+
+    def learned_scores(self) -> Scores | None:
+        """What `fused` joins to the anchor: log-probabilities by the head, averaged if it can be.
+
+        None for a method that has no head.
+        """
+        space = "average" if self.average else "live"
+        head = self.readouts_in(space, self.spaces[space]).get("head")
+        return (lambda features: head.scores(features).log_softmax(1)) if head else None
 
     def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         """The read-outs that exist for any set of weights; a method adds or replaces its own."""
@@ -228,11 +259,6 @@ class ReplayLearner(Learner[S]):
             return own() if own else None
         x, y = self.memory_items()
         return mean_centroids(self.latent_points(x), y, self.classes)
-
-
-def as_float(x: Tensor) -> Tensor:
-    """uint8 images to float32 in [0, 1]; float input is left as it is."""
-    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
 
 
 @contextmanager

@@ -33,7 +33,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ocil.learners.fixed import FixedLearner, FixedSettings, at_means, plain
+from ocil.learners.anchor import at_means
+from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.learner import Report
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments

@@ -10,6 +10,8 @@
 torch.Size([40, 1])
 """
 
+from ocil.mixture.diagnostics import Diagnostics
+from ocil.mixture.distances import PooledCovariance
 from ocil.mixture.mixtures import Mixtures, MixtureSettings
 
-__all__ = ["MixtureSettings", "Mixtures"]
+__all__ = ["Diagnostics", "MixtureSettings", "Mixtures", "PooledCovariance"]

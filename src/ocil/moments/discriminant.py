@@ -56,12 +56,12 @@ class ClassMoments(ClassSums):
         n = self.choice[1] = self.total
         if len(usable) and int((self.counts > 0).sum()) > 1:
             losses = self.losses((z[usable] - self.shift).double(), y[usable])
-            rho = shrinkage.choose(losses)
+            rho, self.choice[3] = shrinkage.choose(losses, len(usable))
             self.choice[0] = n * rho / (1 - rho)
             self.changed(None)
 
     def losses(self, z: Tensor, y: Tensor) -> Tensor:
-        """What each rho of the grid costs samples z (m, d), less the shift, of classes y (m,)."""
+        """Losses (R, T) of samples z (m, d), less the shift, of classes y (m,)."""
         means = self.means - self.shift.double()
         return shrinkage.left_out_losses(self.covariance(), means, self.counts, z, y)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 GRID = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 0.9)  # of rho
 TEMPERATURES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015)
+START = 0.12  # a temperature to begin with
 
 
 def oas(s: Tensor, n: int) -> float:
@@ -23,10 +24,16 @@ def oas(s: Tensor, n: int) -> float:
     return min(max(rho, GRID[0]), 1.0)
 
 
-def choose(losses: Tensor) -> float:
-    """The largest rho whose loss (R,) is all but the least: where nothing errs, all are alike."""
-    good = losses <= 1.01 * losses.min() + 1e-3
-    return GRID[int(good.nonzero().max())]
+def choose(losses: Tensor, m: int) -> tuple[float, float]:
+    """rho and temperature by the losses (R, T) of m samples.
+
+    The largest rho whose loss is all but the least: where nothing errs, all are alike. Of the
+    temperatures the best, drawn to a tenth while the samples are few.
+    """
+    best = losses.amin(1)
+    r = int((best <= 1.01 * best.min() + 1e-3).nonzero().max())
+    away = torch.tensor(TEMPERATURES).to(losses).div(START).log2().square() * (4 / m)
+    return GRID[r], TEMPERATURES[int((losses[r] + away[: losses.shape[1]]).argmin())]
 
 
 def spectrum(s: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,7 +46,7 @@ def spectrum(s: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def left_out_losses(s: Tensor, means: Tensor, counts: Tensor, z: Tensor, y: Tensor) -> Tensor:
-    """Log-loss (R,) of samples under the discriminant of all others, for each rho of the grid.
+    """Log-loss (R, T) of samples under the discriminant of all others, for each rho of the grid.
 
     S (d, d), means (C, d) and counts (C,) are those of all samples, z (m, d) and y (m,) some of
     them. Taking x of class y (k = n_y samples, v = x - mu_y) away changes
@@ -47,7 +54,7 @@ def left_out_losses(s: Tensor, means: Tensor, counts: Tensor, z: Tensor, y: Tens
         mu_y by -v / (k - 1),   n S by -k/(k-1) v v',   n tr(S) by -k/(k-1) |v|^2,
 
     so in the basis of S the matrix is diagonal but for one rank, which Sherman and Morrison invert.
-    Scores are judged at their best temperature: what they lack in calibration is no fault of rho.
+    Each also at every temperature: what scores lack in calibration is no fault of rho.
     """
     values, basis = spectrum(s)
     x, m = (rows.to(basis) @ basis for rows in (z, means))  # (m, d), (C, d)
@@ -59,7 +66,7 @@ def left_out_losses(s: Tensor, means: Tensor, counts: Tensor, z: Tensor, y: Tens
         scores = scores.masked_fill(counts == 0, -torch.inf)
         tempered = (scores - scores.max(1, keepdim=True).values) * hot  # (T, m, C)
         own = tempered.log_softmax(2).gather(2, y.expand(len(hot), -1)[..., None])
-        found.append(-own.mean((1, 2)).max())
+        found.append(-own.mean((1, 2)))
     return torch.stack(found)
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ocil.moments.kept import Kept
+from ocil.moments.shrinkage import START
 from ocil.moments.triangle import Triangle
 
 BLOCK = 128  # samples that enter together, at most
@@ -26,7 +27,7 @@ class ClassSums:
     """Counts and sums in float64, second moment and waiting samples in float32; a learner's part.
 
     `choice`: the samples n0 that speak for a round covariance, the count at which they were chosen,
-    and the share of 2^32 that decides what is kept.
+    the share of 2^32 that decides what is kept, and the temperature at which scores are calibrated.
     """
 
     holds_samples: ClassVar[bool] = True  # their features: some wait, some are kept
@@ -42,7 +43,7 @@ class ClassSums:
         self.sums = torch.zeros(0, self.dim, **double)
         self.second = Triangle(self.dim, self.device)
         self.shift = torch.zeros(self.dim, device=self.device)
-        self.choice = torch.tensor([0.0, 0.0, 2.0**32], **double)
+        self.choice = torch.tensor([0.0, 0.0, 2.0**32, START], **double)
         self.kept = Kept(self.dim, self.device)
         self._start_block()
 
@@ -169,7 +170,7 @@ class ClassSums:
     def _check(self, state: Mapping[str, Tensor], classes: int) -> None:
         """Refuse what no state of this many classes has."""
         d, waiting, kept = self.dim, len(state["labels"]), len(state["kept_at"])
-        shapes = {"counts": (classes,), "sums": (classes, d), "shift": (d,), "choice": (3,)}
+        shapes = {"counts": (classes,), "sums": (classes, d), "shift": (d,), "choice": (4,)}
         shapes |= {"second": tuple(self.second.packed.shape)}
         shapes |= {"rows": (waiting, d), "labels": (waiting,)}
         shapes |= {"kept": (kept, d), "kept_labels": (kept,), "kept_at": (kept,)}

@@ -72,7 +72,7 @@ class Patches(nn.Module):
         if len(shape) != 3 or min(shape[1:]) < SMALLEST:
             raise OcilError(
                 f"The network patches is for images of {SMALLEST} pixels a side and more, and the "
-                f"items have shape {tuple(shape)}; use --net random."
+                f"items have shape {tuple(shape)}; take random in its place."
             )
         options = options or PatchSettings()
         channels, *size = shape

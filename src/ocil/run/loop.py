@@ -19,7 +19,7 @@ from ocil.errors import OcilError, Stopped
 from ocil.files import write_atomic
 from ocil.run import checkpoint, latentfile, latents, past, record
 from ocil.run.display import Display
-from ocil.run.evaluate import evaluate
+from ocil.run.evaluate import KeptFeatures, evaluate
 from ocil.run.folder import Plan, RunFolder
 from ocil.run.process import check_sound, is_due, set_threads, stop_requests
 from ocil.session import Session
@@ -98,6 +98,7 @@ class _Run:
         self.threads = set_threads(self.settings.threads)
         self.session = Session(plan.method, self.settings, self.images.shape[1:])
         self.learner = self.session.learner
+        self.kept = KeptFeatures(len(self.test_labels))
         self.seconds = 0.0
         self.evaluations: list[dict[str, Any]] = []
         self.inside: list[dict[str, Any]] = []  # the learner's diagnostics, task by task
@@ -161,7 +162,9 @@ class _Run:
 
     def _count(self, images: str, chosen: Any, readouts: Sequence[str]) -> list[dict[str, Any]]:
         x, y = self.test_images[chosen], self.test_labels[chosen]
-        found = evaluate(self.session, x, y, len(self.dataset.class_names), readouts)
+        numbers = np.arange(len(self.test_labels))[chosen]
+        classes = len(self.dataset.class_names)
+        found = evaluate(self.session, x, y, classes, readouts, self.kept, numbers)
         return [row | {"images": images} for row in found]
 
     def _diagnose(self, task: int) -> None:
@@ -233,6 +236,7 @@ class _Run:
             "state_sha256": self.session.state().sha256(),
         }
         content |= {"inside": self.inside} if self.inside else {}
+        content |= {"bytes_kept_to_evaluate": kept} if (kept := self.kept.nbytes) else {}
         self._save()
         if self.settings.latents:  # before the record: a finished run has both
             self._keep_latents()

@@ -1,0 +1,98 @@
+"""The anchor: class statistics in a space that never moves, beside the one a method learns.
+
+A fixed encoder (`ocil.learners.encoder`) and exact moments (`ocil.moments`) take every sample of
+the stream once. The anchor only reads: it changes no gradient, no draw and no memory, so one run
+yields the method's own read-outs as they are without it, and two more:
+
+    anchor   the linear discriminant of the moments
+    fused    its log-linear pool with the net's answer (`ocil.learners.pool`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ocil import nets, rng
+from ocil.learners.encoder import Encoder, FixedNet
+from ocil.learners.parts import Part
+from ocil.learners.pool import EVERY, Pool
+from ocil.learners.readouts import Centroids, Features, Readout
+from ocil.memory import Memory
+from ocil.moments import ClassMoments
+from ocil.settings import Settings
+
+Scores = Callable[[Features], Tensor]
+
+
+class Anchor:
+    def __init__(self, settings: Settings, shape: Sequence[int], keeps: bool) -> None:
+        """`keeps`: there is no memory whose images choose the shrinkage."""
+        device = torch.device(settings.device)
+        seed = rng.generator(settings.seed, "anchor")
+        net = nets.build(settings.anchor, shape, width=settings.anchor_width, generator=seed)
+        self.encoder = Encoder(net.to(device).requires_grad_(False).eval(), device)
+        self.moments = ClassMoments(int(net.features), device, keeps)  # pyright: ignore
+        self.pool = Pool(device)
+        self.parts: dict[str, Part] = {
+            "anchor.net": FixedNet(net),
+            "anchor.first": self.encoder.first,
+            "anchor.moments": self.moments,
+            "anchor.pool": self.pool,
+        }
+
+    @torch.no_grad()
+    def update(
+        self,
+        x: Tensor,
+        y: Tensor,
+        memory: Memory,
+        known: int,
+        net: Callable[[Tensor], Tensor] | None,
+    ) -> None:
+        """Count samples x (n, ...) of classes y (n,), of which those below `known` had come before.
+
+        `net`: log-probabilities (n, classes) of raw images by what was learned, if they are to be
+        fused; asked for now and then.
+        """
+        seen, old = self.moments.total, y < known
+        look = seen // EVERY < (seen + len(y)) // EVERY
+        if net and look and len(y[old].unique()) > 1:
+            asked = x[old]
+            self.pool.watch(self.tempered(self.encoder.encode(asked)), net(asked), y[old])
+        anew, x, y = self.encoder.take(x, y)
+        if anew:
+            self.moments.reset()
+        self.moments.add(self.encoder.encode(x), y)
+        if len(memory) and self.moments.until_due <= 0:
+            held = slice(len(memory))
+            items, labels = memory.columns["x"][held], memory.columns["y"][held]
+            self.moments.choose(self.encoder.encode(items), labels)
+
+    def tempered(self, z: Tensor) -> Tensor:
+        """Features (n, d) -> t times the scores (n, C)."""
+        return self.moments.scores(z) * float(self.moments.choice[3])
+
+    def readouts(self, net: Scores | None) -> dict[str, Readout]:
+        """`net`: log-probabilities by what was learned; None: there is nothing to fuse with."""
+
+        def anchor(features: Features) -> Tensor:
+            return self.moments.scores(features["anchor"])
+
+        def fused(features: Features) -> Tensor:
+            assert net is not None
+            return self.tempered(features["anchor"]) + self.pool.weight * net(features)
+
+        ways = {"anchor": anchor} | ({"fused": fused} if net else {})
+        return {k: Readout(way, lambda f: f["anchor"], self.centroids) for k, way in ways.items()}
+
+    def centroids(self) -> Centroids:
+        return at_means(self.moments.means)
+
+
+def at_means(means: Tensor) -> Centroids:
+    """One centroid a class: its mean (C, d)."""
+    ids = torch.arange(len(means), device=means.device)
+    return Centroids(means.float(), ids, torch.ones_like(ids, dtype=torch.float32))

@@ -1,0 +1,83 @@
+"""A fixed encoder as learners use it, made from the first samples of the stream.
+
+`patches` and `random` are made after exactly 1, 10, 40 and 300 samples, whatever the batches. Until
+then the raw samples are kept, as state, and all statistics are made anew from them; at 300 they are
+dropped. Any other network stays as it starts.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ocil import nets
+from ocil.learners.parts import State, count_bytes
+from ocil.memory import Memory
+
+STAGES = (1, 10, 40, 300)  # samples after which the encoder is made
+CHUNK = 125  # images per forward pass when features of many are wanted; more only take memory
+
+
+def as_float(x: Tensor) -> Tensor:
+    """uint8 images to float32 in [0, 1]; float input is left as it is."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
+
+
+class Encoder:
+    """A network without gradients, and the first samples while they are needed."""
+
+    def __init__(self, net: nn.Module, device: torch.device) -> None:
+        self.net, self.device = net, device
+        self.first = Memory(STAGES[-1], device)
+
+    @property
+    def version(self) -> int:
+        """Changes when features do: the samples that made it."""
+        return int(self.net.fitted) if isinstance(self.net, nets.Fitted) else 0
+
+    def take(self, x: Tensor, y: Tensor) -> tuple[bool, Tensor, Tensor]:
+        """New samples -> whether it was made anew, and the samples that are to be counted."""
+        net, first = self.net, self.first
+        # A state saved without samples has none of the first, and keeps the encoder it has.
+        if not isinstance(net, nets.Fitted) or first.seen < self.version:
+            return False, x, y
+        start = len(first)
+        slots = list(range(start, min(start + len(y), first.capacity)))
+        first.write(slots, x[: len(slots)], y[: len(slots)])
+        first.seen = len(first)
+        stage = max(s for s in STAGES if s <= first.seen)
+        if stage == self.version:
+            return False, x, y
+        held = slice(len(first))
+        net.fit(as_float(first.columns["x"][:stage]))
+        x = torch.cat([first.columns["x"][held], x[len(slots) :]])
+        y = torch.cat([first.columns["y"][held], y[len(slots) :]])
+        if stage == STAGES[-1]:
+            first.load_state_dict(first.state_dict(samples=False), 0)
+        return True, x, y
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Features (n, d) of raw items."""
+        chunks = x.to(self.device).split(CHUNK)
+        return torch.cat([self.net(as_float(chunk)) for chunk in chunks])
+
+
+class FixedNet:
+    """The buffers of a fixed encoder, as a part."""
+
+    holds_samples: ClassVar[bool] = False
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    @property
+    def nbytes(self) -> int:
+        return count_bytes(self.net.state_dict().values())
+
+    def state_dict(self, samples: bool = True) -> State:
+        return self.net.state_dict()
+
+    def load_state_dict(self, state: State, classes: int) -> None:
+        self.net.load_state_dict(state)
