@@ -12,7 +12,7 @@ from torch import nn
 
 from ocil import modelfile, samples
 from ocil.data.sources import default_net
-from ocil.errors import OcilError
+from ocil.errors import OcilError, brief
 from ocil.estimator import Estimator, feature_names, not_fitted
 from ocil.files import write_atomic, writing
 from ocil.learners import registry
@@ -22,7 +22,7 @@ from ocil.nets.foreign import Foreign, offering
 from ocil.run.process import fault, interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
-from ocil.settings import Settings, to_mapping
+from ocil.settings import to_mapping
 
 MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 
@@ -97,7 +97,7 @@ class Classifier(Estimator):
         waiting = now.pending[1] if now and now.pending else []
         labels = samples.labels(y, len(x), (now.session.labels.classes if now else []) or waiting)
         if now is None:
-            form = Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+            form = Form.of(x)
             now = Learned(self._begin(form.shape), form, self.channels)
         elif self._restart:
             now.session = self._begin(now.form.shape)
@@ -155,7 +155,7 @@ class Classifier(Estimator):
     def _go_back(self, now: Learned, began: int, mark: int, error: BaseException) -> None:
         """Take up the state before a call that failed: nothing but pending samples, or a step."""
         if began:
-            self._torn = f"{type(error).__name__}: {str(error)[:120]}".rstrip(".")
+            self._torn = f"{type(error).__name__}: {brief(error, 120)}"
             if session := self._way_back.back(now.session, mark):
                 now.session, self._torn = session, ""
         elif now.pending:  # they wait for a new start, which takes the parameters of then
@@ -185,27 +185,23 @@ class Classifier(Estimator):
         return x, known or names
 
     def _begin(self, shape: tuple[int, ...]) -> Session:
-        """A session for items of this shape."""
+        """A session for items of this shape: defaults, what fits the items, what was given."""
         samples.check_channels(self.channels)
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
+        named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
+        named |= {} if module is None else {"net": "module"}
+        fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
+        given = {"data": "own"} | named | fitting | self._given
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
+        settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):
-            session = Session(self.method, self._resolved(shape), shape)
+            session = Session(self.method, settings, shape)
         if session.learner.needs_tasks:
             raise OcilError(
                 f"Method {self.method} has to be told where a task ends, which a stream of your "
                 "own does not say; choose another, such as otc with its default settings."
             )
         return session
-
-    def _resolved(self, shape: tuple[int, ...]) -> Settings:
-        """All settings: the defaults of the method, what fits the items, then what was given."""
-        named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
-        if isinstance(self.net, nn.Module):
-            named["net"] = "module"
-        fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
-        given = {"data": "own"} | named | fitting | self._given
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
-        return registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,8 +33,8 @@ class Row:
     learned: int
     held: int  # in the memory
     components: int | None
-    spread: float | None  # mean distance between its centroids, in units of sigma
-    at_floor: float | None  # share of its variances at their least value
+    spread: float  # mean distance between its centroids, in units of sigma; nan for one alone
+    at_floor: float  # share of its variances at their least value
     pictures: tuple[str, ...]  # PNG, as data addresses
 
 
@@ -92,21 +93,16 @@ def _pictures(x: torch.Tensor | None, y: torch.Tensor, label: int) -> tuple[str,
 
 def _health(
     tensors: dict[str, torch.Tensor], classes: int
-) -> list[tuple[int | None, float | None, float | None]]:
+) -> list[tuple[int | None, float, float]]:
     """Components in use, spread and share at the floor of each class; None without mixtures."""
     parts = [tensors.get(f"learner.mixtures.{name}") for name in ("mu", "var", "log_pi", "least")]
     if any(part is None for part in parts):
-        return [(None, None, None)] * classes
+        return [(None, math.nan, math.nan)] * classes
     mu, var, log_pi, least = (part for part in parts if part is not None)
     active = log_pi > -torch.inf
     apart, low = spread(mu, var, active), at_floor(var, active, least)
-    numbers = zip(active.sum(1).tolist(), _plain(apart), _plain(low), strict=True)
-    found = list(numbers)[:classes]
-    return found + [(0, None, None)] * (classes - len(found))
-
-
-def _plain(values: torch.Tensor) -> list[float | None]:
-    return [v if abs(v) < float("inf") else None for v in values.tolist()]
+    found = list(zip(active.sum(1).tolist(), apart.tolist(), low.tolist(), strict=True))[:classes]
+    return found + [(0, math.nan, math.nan)] * (classes - len(found))
 
 
 def _png(x: torch.Tensor) -> str:
@@ -139,7 +135,7 @@ def page(facts: Facts) -> str:
 def _row(row: Row, mixed: bool) -> str:
     cells = f"<tr><td>{html(row.label)}<td class=n>{row.learned}<td class=n>{row.held}"
     if mixed:
-        numbers = ("" if v is None else f"{v:.2f}" for v in (row.spread, row.at_floor))
+        numbers = (f"{v:.2f}" if math.isfinite(v) else "" for v in (row.spread, row.at_floor))
         cells += f"<td class=n>{row.components}" + "".join(f"<td class=n>{n}" for n in numbers)
     pictures = "".join(f'<img src="{address}" alt="">' for address in row.pictures)
     return f"{cells}<td>{pictures}</tr>"

@@ -185,13 +185,13 @@ def restore(content: ModelFile, net: nn.Module | None) -> Learned:
     state = {k: v for k, v in tensors.items() if not k.startswith("pending.")}
     session.take_up(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
     held = session.learner.memory.columns.get("x")
-    if held is not None and _form_of(held) != form:
+    if held is not None and Form.of(held) != form:
         raise ValueError(f"the memory holds items of {held.dtype}")
     pending = None
     if "pending" in scalars:
         x = tensors["pending.x"]
         pending = x, samples.labels(scalars["pending"], len(x), known)
-        if _form_of(x) != form or not len(x):
+        if Form.of(x) != form or not len(x):
             raise ValueError("the pending samples are of another form")
     counts = note["counts"]
     if len(counts) != len(known) or not all(type(n) is int and n >= 0 for n in counts):
@@ -210,10 +210,6 @@ def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if not sound or not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
             raise ValueError("its place in the data is none")
     return found
-
-
-def _form_of(x: torch.Tensor) -> Form:
-    return Form(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
 
 
 def _form(note: dict[str, Any]) -> Form:

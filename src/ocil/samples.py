@@ -31,6 +31,11 @@ class Form(NamedTuple):
     shape: tuple[int, ...]  # (d,) or (C, H, W)
     dtype: str  # "uint8" or "float32"
 
+    @classmethod
+    def of(cls, x: Any) -> Form:
+        """That of items (n, ...), an array or a tensor."""
+        return cls(tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+
     def __str__(self) -> str:
         if len(self.shape) == 1:
             return f"vectors of {self.shape[0]} {self.dtype} features"
@@ -41,7 +46,7 @@ class Form(NamedTuple):
 def items(X: Any, channels: Channels, form: Form | None = None) -> np.ndarray:
     """X as (n, d) or (n, C, H, W), uint8 or float32; what does not fit `form` is refused."""
     x = _ordered(_array(X), channels)
-    found = Form(tuple(x.shape[1:]), str(x.dtype))
+    found = Form.of(x)
     if form and len(form.shape) == len(found.shape) == 1 and form.shape != found.shape:
         raise BadInput(
             f"X has {found.shape[0]} features, but Classifier is expecting {form.shape[0]} "

@@ -17,8 +17,10 @@ import torch
 from safetensors.torch import load as load_tensors
 
 from ocil import files
+from ocil.data import load
 from ocil.errors import OcilError
 from ocil.run import checkpoint
+from ocil.run.folder import RunFolder
 from ocil.session import State
 
 PROGRESS = {"seconds": 1.5, "threads": 1, "of": {"job": "ab", "data": "cd"}}
@@ -283,3 +285,25 @@ def test_a_link_its_target_and_who_may_read_it_are_kept(tmp_path: Path) -> None:
     files.write_atomic(pipe, b"into it")
     assert os.read(reader, 99) == b"into it" and pipe.is_fifo()
     os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "fits"),
+    [
+        ([0, 9], torch.uint8, True),
+        ([], None, True),
+        ([0, 10], torch.uint8, False),
+        ([0, 9], torch.float32, False),
+    ],
+)
+def test_labels_and_items_of_a_checkpoint_are_those_of_the_data(
+    tmp_path: Path, labels: list[int], kind: torch.dtype | None, fits: bool
+) -> None:
+    tensors = {"learner.memory.column.x": torch.zeros(2, 1, 8, 8, dtype=kind)} if kind else {}
+    found = checkpoint.Checkpoint(3, State(tensors, {"labels": labels}), {})
+    dataset, folder = load("digits"), RunFolder(tmp_path)
+    if fits:
+        checkpoint._check_fits(found, dataset, folder)
+    else:
+        with pytest.raises(OcilError, match="not those of the data; delete it"):
+            checkpoint._check_fits(found, dataset, folder)

@@ -17,7 +17,7 @@ from ocil import data
 from ocil.data.own import OwnData
 from ocil.errors import OcilError, Stopped
 from ocil.files import write_atomic
-from ocil.run import checkpoint, latentfile, latents, past, record
+from ocil.run import checkpoint, latentfile, latents, record
 from ocil.run.display import Display
 from ocil.run.evaluate import KeptFeatures, evaluate
 from ocil.run.folder import Plan, RunFolder
@@ -189,7 +189,7 @@ class _Run:
     def _save(self) -> None:
         self.folder.sync_events()
         progress = {"seconds": self.seconds, "threads": self.threads, "of": self._identity()}
-        progress["told"] = past.events_sha256(self.evaluations + self.inside)
+        progress["told"] = checkpoint.events_sha256(self.evaluations + self.inside)
         checkpoint.save(self.folder.checkpoints, self.session.state(), progress)
         self._emit({"event": "checkpoint", "step": self.session.step})
 
@@ -207,7 +207,7 @@ class _Run:
             self.session.load(found.state)
             self.seconds = found.progress["seconds"]
             fitting = (self.dataset, self.stream, list(self.learner.readouts()))
-            self.evaluations, self.inside = past.events(self.folder, found, *fitting)
+            self.evaluations, self.inside = checkpoint.events_before(found, self.folder, *fitting)
         start = {"event": "resume" if found else "start", "step": self.session.step}
         self._emit(start | {"pid": os.getpid(), "steps": self.stream.n_batches})
 
