@@ -46,7 +46,12 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        if os.name == "posix":  # elsewhere folders cannot be opened, and renames need no sync
+            handle = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
@@ -101,15 +106,6 @@ def writing(path: Path, wait: float = WAIT) -> Iterator[None]:
     with locked(target.with_name(f".{target.name}.lock"), refused, wait):
         remove_leftovers(target)
         yield
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere folders cannot be opened, and renames need no sync
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def cannot_write(path: Path, error: OSError) -> OcilError:

@@ -52,7 +52,7 @@ def run(words: list[str]) -> None:
         )
         return
     if any(word.split("=")[0] == "--like" for word in words):
-        repeat(words)
+        parse(Like, words, "ocil run --like")()
         return
     if not words or words[0].startswith("-"):
         raise OcilError(f"`ocil run` needs a method first. Methods: {known}.")
@@ -130,7 +130,7 @@ def flags_of(method: str, words: list[str]) -> tuple[list[dict[str, Any]], RunPa
 
 
 @dataclass(frozen=True)
-class LikeOptions:
+class Like:
     """Repeat the run of a record."""
 
     like: Path
@@ -144,18 +144,16 @@ class LikeOptions:
     data_dir: Path | None = None
     """Folder that holds a folder for each data set; else $OCIL_DATA, else the user's cache."""
 
-
-def repeat(words: list[str]) -> None:
-    """Run what a record says and tell whether it came out the same."""
-    options = parse(LikeOptions, words, "ocil run --like")
-    record = read_record(options.like)
-    settings = registry.make_settings(record["method"], record["settings"], str(options.like))
-    own = OwnData(options.data, options.resize, "fail") if options.data else None
-    if own is None and settings.data not in SOURCES:
-        raise OcilError(f"{options.like} is of data of your own; say where they are with --data.")
-    plan = Plan(record["method"], settings, record.get("preset") or "default")
-    found, out = _start(plan, options.out, options.data_dir, own)
-    say(*show(found), f"Record: {out / 'record.json'}.", _compared(record, found))
+    def __call__(self) -> None:
+        """Run what a record says and tell whether it came out the same."""
+        record = read_record(self.like)
+        settings = registry.make_settings(record["method"], record["settings"], str(self.like))
+        own = OwnData(self.data, self.resize) if self.data else None
+        if own is None and settings.data not in SOURCES:
+            raise OcilError(f"{self.like} is of data of your own; say where they are with --data.")
+        plan = Plan(record["method"], settings, record.get("preset") or "default")
+        found, out = _start(plan, self.out, self.data_dir, own)
+        say(*show(found), f"Record: {out / 'record.json'}.", _compared(record, found))
 
 
 def _compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
