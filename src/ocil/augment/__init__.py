@@ -17,8 +17,6 @@ the CPU, so many per call as the number of images says and no more, whatever com
 state of the generator depends on the batch sizes only.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 

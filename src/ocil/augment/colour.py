@@ -3,8 +3,6 @@
 Names that end in an underscore write into the images given; factors are per image, (n,).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -4,8 +4,6 @@ A matrix (2, 3) maps the output pixel (j, i, 1) (column, row) to a place (x, y) 
 counted in pixels, with 0 the centre of the first one. All draws `u` are uniform in [0, 1).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

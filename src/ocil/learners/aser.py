@@ -40,8 +40,6 @@ Cost: 10 + 64 images forward and backward; with n images in a draw 2 n + 10 forw
 as many to update, from raw images in eval mode; n log n to sort for each point.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -38,8 +38,6 @@ Cost: batch + replay images forward and backward, from the second task on as man
 the teacher; at a task's end one pass over the held-out images for each set of weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -30,8 +30,6 @@ Differs from the reference, made for many epochs: as `bic`, and
 Cost: the passes of `bic`. Linear layers behind maps are wide: on 32 pixels 256 x width inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

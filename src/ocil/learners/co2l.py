@@ -42,8 +42,6 @@ Cost: 2 (n + m) images forward and backward, from the second task on as many for
 teacher; at a task's end `linear_views` passes over task and memory for each set of weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -39,8 +39,6 @@ Differs from the reference code:
 Cost: 10 + 64 images forward and backward, as ER, and (10 + 64)^2 similarities.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

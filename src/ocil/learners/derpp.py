@@ -33,8 +33,6 @@ Differs from the reference:
 Cost: n + 2 m images forward and backward, in three passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

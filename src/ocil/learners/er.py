@@ -21,8 +21,6 @@ very first batch is learned as well (`skip_first` restores the reference; preset
 Cost: m + n images forward and backward, m + v n with v `views` of every stream image.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -26,8 +26,6 @@ live head counts by default: new classes rise through replay alone, and an avera
 Cost: m + n images forward and backward, as ER.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Fine-tuning: cross-entropy on the stream alone, the floor. It forgets what it no longer sees."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ocil.errors import OcilError

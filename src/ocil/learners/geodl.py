@@ -43,8 +43,6 @@ Cost: n + m images forward and backward, from the second task on as many forward
 teacher, and three decompositions, O(d (n + m)^2); once a task all its images for herding.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple

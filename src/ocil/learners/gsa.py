@@ -42,8 +42,6 @@ Cost: 2 (10 + 22) images and up to 2 x 64 for the mix, forward and backward in t
 own batch-norm statistics; 2 x 64 in the first task.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -10,8 +10,6 @@ points, the turns one after the other. Positives share turn and label, so that o
 (n, m) can hold any and the logarithms are taken there alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -4,8 +4,6 @@ It shows what the same budget reaches when the order of the stream does no harm;
 arrive together there is nothing to forget, and forgetting is not defined.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A feature extractor with a growing head, and the running average of its weights."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import ClassVar

@@ -42,8 +42,6 @@ Cost: four views, 4 (10 + R) images forward and backward in the first task and a
 else at most 4 (R/2 + R); half of that unmirrored. Class means need a pass over the memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

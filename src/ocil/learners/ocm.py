@@ -38,8 +38,6 @@ Cost: 320 + 10 images forward and backward in the first task; later 320 + 2048 +
 forward through the snapshot. Similarities are 320^2, 2048^2, 1024^2, whatever the classes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

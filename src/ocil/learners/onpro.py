@@ -42,8 +42,6 @@ Cost: 320 + 10 + 128 images forward and backward in the first task, later 320 + 
 the prototypes of one replay batch are held.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """Presets that several methods write alike."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

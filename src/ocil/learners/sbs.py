@@ -33,8 +33,6 @@ results as those of this online form.
 Cost: that of ER, and twelve bytes an image in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

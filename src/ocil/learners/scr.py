@@ -31,8 +31,6 @@ Differs from the reference code:
 Cost: 2 (10 + 64) images forward and backward; class means need a pass over the memory when asked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

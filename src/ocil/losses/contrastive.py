@@ -1,7 +1,5 @@
 """Contrastive losses of one batch whose classes are known."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

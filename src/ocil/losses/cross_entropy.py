@@ -1,7 +1,5 @@
 """Cross-entropy among some of the classes, and distillation from a teacher's logits."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -4,8 +4,6 @@ Functions that choose indices and touch no images, as in `policies`; they cost a
 memory and the task's images, once a task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -4,8 +4,6 @@ Classes whose prototypes are close are likely to be confused, so more pairs of t
 All is drawn on the CPU and costs as much as the images it chooses.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

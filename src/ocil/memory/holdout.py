@@ -1,7 +1,5 @@
 """A small part of the memory that is never replayed: the first images of each class."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

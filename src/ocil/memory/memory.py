@@ -1,7 +1,5 @@
 """The replay memory: one tensor store of images, labels and named columns."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -4,8 +4,6 @@ Each costs as much as the images it chooses (`of_classes`: and the classes it is
 the size of the memory.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections.abc import Iterable, Sequence

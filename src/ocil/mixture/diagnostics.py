@@ -7,8 +7,6 @@ components as well as for each class's merged single Gaussian. The gap between r
 features is what the paper says several centroids narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

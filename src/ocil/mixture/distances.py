@@ -4,8 +4,6 @@ Shapes: z (n, d), mu and var (C, K, d), log_pi (C, K). A component of weight zer
 is at infinite distance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar
 

@@ -11,8 +11,6 @@ the same points (the present one after Lloyd rounds of its own), so only a diffe
 structure counts: a mode without a component, a mode with two.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

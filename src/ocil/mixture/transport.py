@@ -13,8 +13,6 @@ Chizat et al. 2018 (relaxed marginals, `responsibilities`);
 Delon and Desolneux 2020 (mixture-Wasserstein).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

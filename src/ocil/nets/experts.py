@@ -5,8 +5,6 @@ S - i cheap convolutions, each with half the side and twice the channels, and is
 map of the network is. A network without maps has a linear layer in their place and no gate.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ row, so that two classes and then two more give the same bits as four at once. O
 optimiser's moments for them, keep their bits.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -75,24 +73,11 @@ class GrowingLinear(GrowingHead):
 
 
 class CosineHead(GrowingHead):
-    """Scores s <w_c / |w_c|, x / |x|> with the scale s learnt (a Parameter) or fixed (a buffer)."""
+    """Scores s <w_c / |w_c|, x / |x|> with the scale s learnt."""
 
-    scale: Tensor
-
-    def __init__(
-        self,
-        features: int,
-        generator: torch.Generator,
-        *,
-        scale: float = 10.0,
-        learn_scale: bool = True,
-    ) -> None:
+    def __init__(self, features: int, generator: torch.Generator, scale: float = 10.0) -> None:
         super().__init__(features, generator)
-        value = torch.tensor(float(scale))
-        if learn_scale:
-            self.scale = nn.Parameter(value)
-        else:
-            self.register_buffer("scale", value)
+        self.scale = nn.Parameter(torch.tensor(float(scale)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, features) -> (n, classes)."""
@@ -131,17 +116,15 @@ def _swap(
     optimizer: torch.optim.Optimizer, old: nn.Parameter, new: nn.Parameter, count: int
 ) -> None:
     """Put `new` in the place of `old` in the groups and in the state of `optimizer`."""
-    found = False
-    for group in optimizer.param_groups:
-        for index, parameter in enumerate(group["params"]):
-            if parameter is old:
-                group["params"][index] = new
-                found = True
-    if not found:
+    lists = [group["params"] for group in optimizer.param_groups]
+    places = [(own, i) for own in lists for i, parameter in enumerate(own) if parameter is old]
+    if not places:
         raise OcilError(
             "The optimiser given for growing the head does not hold its parameters; build the "
             "optimiser with them."
         )
+    for own, i in places:
+        own[i] = new
     state = optimizer.state.pop(old, None)
     if state is not None:
         optimizer.state[new] = {

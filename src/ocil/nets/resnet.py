@@ -5,8 +5,6 @@ nf, 2 nf, 4 nf, 8 nf channels, average pooling over 4x4 windows, flatten. nf = 2
 network (1.09 M parameters, 0.055 GMAC at 32 px), nf = 64 the full one (11.17 M, 0.555 GMAC).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

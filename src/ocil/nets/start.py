@@ -1,7 +1,5 @@
 """How a network starts: its initial weights, and what is done to the images it is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
