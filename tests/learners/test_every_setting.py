@@ -22,7 +22,6 @@ EARLY = {"start.points": 6}
 NEEDS: dict[str, dict[str, Any]] = {
     "momentum": {"optimizer": "sgd"}, "offer_every_epoch": TWICE, "schedule": {"epochs": 4},
     "ramp": TWICE, "otc.redraw": {"updates": 2},
-    "onpro.mixup_top": {"mixup": 1.0}, "onpro.mixup_shape": {"mixup": 1.0, "guided": 1.0},
     "sbs.quick": {"enough": 1}, "sbs.slow": {"enough": 1}, "co2l": {"linear_epochs": 3},
     "aser": {"candidates": 9, "replay": 3},
     "otc.em.every": {"objective": "refit-em", "em.every": 3},
@@ -44,7 +43,7 @@ OTHER: dict[str, Any] = {
     "otc.dual.least_points": 30,
     "otc.window.queue": 8, "otc.start.points": 9, "held": 0.4,
     "aser.candidates": 4, "aser.neighbours": 1,
-    "co2l.linear_batch": 4, "geodl.subspace": 2, "gsa.current": 2, "gsa.warmup": 1,
+    "geodl.subspace": 2, "gsa.current": 2, "gsa.warmup": 1,
     "projection": 4, "replay_per_class": 1, "onpro.guided": 1.0, "onpro.mixup": 1.0,
     "sbs.quick": 0.8, "sbs.slow": 0.8, "sbs.enough": 1,
     "patches.size": 4, "patches.pool": 3, "patches.mirror": "yes",

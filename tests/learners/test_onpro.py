@@ -238,7 +238,7 @@ def test_a_resumed_run_goes_on_in_the_middle_of_a_task() -> None:
 
 
 def test_settings_out_of_range() -> None:
-    for name, bad in (("guided", 1.5), ("mixup", -0.1), ("mixup_shape", 0.0), ("tau", -1.0)):
+    for name, bad in (("guided", 1.5), ("mixup", -0.1), ("tau", -1.0)):
         with pytest.raises(OcilError, match=f"Setting {name} is"):
             checks.small_settings(Onpro, **{name: bad})
 

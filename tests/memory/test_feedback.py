@@ -13,7 +13,7 @@ def draw(seed: int = 0) -> torch.Generator:
 
 
 def test_the_chance_to_mix_acts_on_the_batch_and_on_the_image() -> None:
-    shares = [feedback.random_partners(50, 0.5, 0.6, draw(seed))[1] for seed in range(400)]
+    shares = [feedback.random_partners(50, 0.5, draw(seed))[1] for seed in range(400)]
     every = torch.stack(shares)
     assert float((every > 0).float().mean()) == pytest.approx(0.25, abs=0.04)
     none = (every == 0).all(1).float().mean()  # half of the batches are left alone as a whole
@@ -23,11 +23,11 @@ def test_the_chance_to_mix_acts_on_the_batch_and_on_the_image() -> None:
 
 
 def test_random_partners_are_a_permutation() -> None:
-    partner, share = feedback.random_partners(9, 1.0, 0.6, draw())
+    partner, share = feedback.random_partners(9, 1.0, draw())
     assert sorted(partner.tolist()) == list(range(9))
     assert partner.tolist() != list(range(9))
     assert (share > 0).all()
-    assert not feedback.random_partners(9, 0.0, 0.6, draw())[1].any()
+    assert not feedback.random_partners(9, 0.0, draw())[1].any()
 
 
 def test_pairs_are_counted_by_closeness() -> None:
@@ -59,7 +59,7 @@ def test_one_draw_decides_for_all_images_of_a_pair() -> None:
     pairs = torch.tensor([[0, 1]] * 5 + [[0, 2]] * 5)
     mixed = 0
     for seed in range(300):
-        share = feedback.pair_shares(pairs, 0.4, 0.4, draw(seed)).view(2, 5)
+        share = feedback.pair_shares(pairs, 0.4, draw(seed)).view(2, 5)
         assert all(bool((row > 0).all()) or not row.any() for row in share)
         mixed += int((share > 0).any(1).sum())
     assert mixed / 600 == pytest.approx(0.4, abs=0.06)
@@ -67,7 +67,7 @@ def test_one_draw_decides_for_all_images_of_a_pair() -> None:
 
 def test_shares_follow_the_beta_distribution() -> None:
     pairs = torch.zeros(20_000, 2, dtype=torch.int64)
-    share = feedback.pair_shares(pairs, 1.0, 0.4, draw())
+    share = feedback.pair_shares(pairs, 1.0, draw())
     assert float(share.mean()) == pytest.approx(0.5, abs=0.01)
     assert float(share.var()) == pytest.approx(0.25 / 1.8, abs=0.005)  # 1 / (4 (2 a + 1))
 

@@ -71,12 +71,6 @@ class BicSettings(Settings):
     """Weight of the distillation, where the weighting is sum."""
     temperature: float = setting(2.0, above=0)
     """Temperature of the distillation (T)."""
-    bias_steps: int = 200
-    """Steps of the descent that fits alpha and beta at a task's end."""
-    bias_lr: float = setting(0.1, above=0)
-    """Learning rate of that descent; its momentum is 0.9."""
-    bias_decay: float = 0.1
-    """Weight of beta^2 / 2 in it."""
     renew: bool = False
     """Begin every task with a new optimiser, without the moments of before."""
     schedule: Literal["constant", "steps"] = "constant"
@@ -245,13 +239,11 @@ class Bic(ReplayLearner[B]):
         if not 0 < self.old < self.classes or not len(self.held):
             return
         x, y = (self.held.columns[name][: len(self.held)] for name in ("x", "y"))
-        s, before = self.settings, self.bias["live"]
+        before = self.bias["live"]
         for name, model in self.spaces.items():
             self.backbone_images += len(x)
             logits = self.classified(model, self.encode(model, x))
-            self.bias[name] = fit_bias(
-                logits, y, before, self.old, steps=s.bias_steps, lr=s.bias_lr, decay=s.bias_decay
-            )
+            self.bias[name] = fit_bias(logits, y, before, self.old)
 
     def readouts_in(self, space: str, model: Model) -> dict[str, Readout]:
         corrected = Readout(lambda f: self.corrected(f, space)[-1], lambda f: f[space])

@@ -61,6 +61,7 @@ from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
+LINEAR_BATCH = 256  # images per step of the classifier
 BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests on it
 
 
@@ -84,8 +85,6 @@ class Co2lSettings(Settings):
     """Learning rate of the classifier, divided by 5 after 60, 75 and 90 % of its epochs."""
     linear_epochs: int = setting(100, low=1)
     """Epochs of the classifier at the end of a task."""
-    linear_batch: int = setting(256, low=1)
-    """Images per step of the classifier."""
     linear_views: int = setting(2, low=1)
     """Augmented views of each image that the classifier sees; the reference's has one an epoch."""
 
@@ -210,7 +209,7 @@ class Co2l(ReplayLearner[Co2lSettings]):
             optimizer.param_groups[0]["lr"] = s.linear_lr * 0.2**drops
             draw = self.generators["method"]
             order = torch.multinomial(chance, len(y), replacement=True, generator=draw)
-            for picked in order.to(self.device).split(s.linear_batch):
+            for picked in order.to(self.device).split(LINEAR_BATCH):
                 loss = F.cross_entropy(F.linear(z[picked], w, b), y[picked])
                 optimizer.zero_grad()
                 loss.backward()

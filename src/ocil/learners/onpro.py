@@ -67,10 +67,6 @@ class OnproSettings(holistic.HolisticSettings):
     """Share of the replayed images that are chosen by prototypes (alpha)."""
     mixup: float = setting(0.2, high=1)
     """Chance to mix (p): of the batch and again of each image, and of each guided pair."""
-    mixup_top: float = setting(0.6, high=1)
-    """Largest share of the second image where partners are random."""
-    mixup_shape: float = setting(0.4, above=0)
-    """Both parameters of the Beta distribution of the share in guided pairs."""
 
 
 class Mixed(NamedTuple):
@@ -193,12 +189,12 @@ class Onpro(holistic.HolisticLearner[OnproSettings]):
         kept = kept[known[kept].argsort()]  # of a pair the class that came earlier is the first
         wanted = m - int((1 - s.guided) * m)
         pairs = feedback.close_pairs(self.past.prototypes.cpu()[kept], wanted, draw)
-        shares = feedback.pair_shares(pairs, s.mixup, s.mixup_shape, draw)
+        shares = feedback.pair_shares(pairs, s.mixup, draw)
         asked = known[kept][pairs].T.flatten().tolist()  # first classes, then second ones
         slots = feedback.members_of(asked, self.memory.members, self.memory.labels, draw)
         guided, k = self.memory.read(slots), len(pairs)
         chosen = torch.randperm(m, generator=draw)[: m - k]
-        partner, random_shares = feedback.random_partners(m - k, s.mixup, s.mixup_top, draw)
+        partner, random_shares = feedback.random_partners(m - k, s.mixup, draw)
         first, second = chosen.to(self.device), chosen[partner].to(self.device)
         share = torch.cat([random_shares, shares]).to(self.device)
         held = as_float(guided["x"])

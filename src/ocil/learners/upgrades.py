@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,4 +54,14 @@ def otc(settings: Mapping[str, Any]) -> dict[str, Any]:
     return s
 
 
-CHANGED = {"otc": otc}
+def drop(constants: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that are constants now and have their value."""
+    return {k: v for k, v in settings.items() if k not in constants or v != constants[k]}
+
+
+_BIC = functools.partial(drop, {"bias_steps": 200, "bias_lr": 0.1, "bias_decay": 0.1})
+CHANGED = {
+    "otc": otc, "bic": _BIC, "bic-ac": _BIC,
+    "onpro": functools.partial(drop, {"mixup_top": 0.6, "mixup_shape": 0.4}),
+    "co2l": functools.partial(drop, {"linear_batch": 256}),
+}  # fmt: skip

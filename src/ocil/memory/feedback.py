@@ -8,20 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+TOP = 0.6  # largest share of the second image where partners are random
+SHAPE = 0.4  # both parameters of the Beta distribution of the share in guided pairs
 
-def random_partners(
-    n: int, chance: float, top: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+
+def random_partners(n: int, chance: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """For each of n images a partner out of them and the partner's share: (n,) int, (n,) float.
 
     With probability `chance` the batch is mixed at all, and then each image with that probability:
-    it acts twice, so that an image is mixed with chance^2. The share is uniform in [0, top); the
+    it acts twice, so that an image is mixed with chance^2. The share is uniform in [0, 0.6); the
     partners are a permutation.
     """
     partner = torch.randperm(n, generator=generator)
     u = torch.rand(2 * n + 1, generator=generator)
     mixed = (u[0] < chance) & (u[1 : n + 1] < chance)
-    return partner, top * u[n + 1 :] * mixed
+    return partner, TOP * u[n + 1 :] * mixed
 
 
 def close_pairs(prototypes: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
@@ -42,16 +43,16 @@ def close_pairs(prototypes: Tensor, wanted: int, generator: torch.Generator) -> 
     return pairs[torch.cat([chosen, more]).sort().values]
 
 
-def pair_shares(pairs: Tensor, chance: float, shape: float, generator: torch.Generator) -> Tensor:
+def pair_shares(pairs: Tensor, chance: float, generator: torch.Generator) -> Tensor:
     """The second image's share for pairs (n, 2) of classes -> (n,).
 
     One draw for each distinct pair decides with probability `chance` that its images are mixed, by
-    Beta(shape, shape) each; the others stay the first image, share 0.
+    Beta(0.4, 0.4) each; the others stay the first image, share 0.
     """
     distinct, which = pairs.unique(dim=0, return_inverse=True)
     mixed = torch.rand(len(distinct), generator=generator)[which] < chance
     seed = int(torch.randint(2**62, (), generator=generator))  # torch's Beta takes no generator
-    shares = np.random.default_rng(seed).beta(shape, shape, len(pairs))
+    shares = np.random.default_rng(seed).beta(SHAPE, SHAPE, len(pairs))
     return torch.from_numpy(shares).float() * mixed
 
 
