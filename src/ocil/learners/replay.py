@@ -171,7 +171,7 @@ class ReplayLearner(Learner[S]):
     def drop_lr(self, batch: Batch, shares: Sequence[float]) -> None:
         """A tenth of the learning rate after each of these shares of a task's epochs."""
         drops = sum(batch.epoch >= share * batch.epochs for share in shares)
-        for group in self.optimizer.param_groups:
+        for group in self.optimizer.param_groups if shares else ():
             group["lr"] = self.settings.lr * 0.1**drops
 
     # ---------------------------------------------------------------- reading
