@@ -123,12 +123,12 @@ def test_the_encoder_is_made_at_counts_of_samples() -> None:
 def test_raw_images_are_state_until_they_are_dropped() -> None:
     made = fed(session("slda"), 290, 10)
     learner: Any = made.learner
-    raw = learner.first.nbytes
+    raw = learner.encoder.first.nbytes
     assert raw == 290 * (64 + 8)
     assert learner.nbytes == raw + learner.moments.nbytes
     assert made.state().tensors["learner.first.column.x"].shape == (290, 1, 8, 8)
     fed(made, 320, 10, start=290)
-    assert learner.first.nbytes == 0
+    assert learner.encoder.first.nbytes == 0
     assert "learner.first.column.x" not in made.state().tensors
     assert learner.moments.total == 320
 
