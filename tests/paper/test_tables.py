@@ -104,8 +104,14 @@ def test_configurations_are_rows_that_say_what_they_are(make_run: Make) -> None:
     other = make_run(settings={"updates": 2, "lr": 0.1, "precision": "bfloat16", "preset": "paper"})
     labels = sorted(row.label for row in rows_of(plain, other))
     assert labels == [
-        "augment=none, lr=0.0005, precision=float32, updates=1",
+        "augment=none, updates=1",
+        "preset paper, augment=none, precision=bfloat16, updates=2",
+    ]
+    third = make_run(settings={"updates": 2, "lr": 0.2, "precision": "bfloat16", "preset": "paper"})
+    labels = sorted(row.label for row in rows_of(plain, other, third))
+    assert labels[1:] == [
         "preset paper, augment=none, lr=0.1, precision=bfloat16, updates=2",
+        "preset paper, augment=none, lr=0.2, precision=bfloat16, updates=2",
     ]
 
 

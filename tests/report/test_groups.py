@@ -95,6 +95,16 @@ def test_a_readout_without_evaluations_has_no_numbers(make_record: Make) -> None
     assert found.summary("accuracy") is None
 
 
+def test_another_preset_is_told_by_its_name(make_record: Make) -> None:
+    settings = [
+        {"preset": "default", "lr": 0.1},
+        {"preset": "paper", "lr": 0.2},
+        {"preset": "paper", "lr": 0.3},
+    ]
+    groups = group(Run(make_record(seed=0, settings=each)) for each in settings)
+    assert sorted(labels(groups)) == ["", "preset paper, lr=0.2", "preset paper, lr=0.3"]
+
+
 def test_labels_name_only_what_differs(make_record: Make) -> None:
     groups = grouped(
         [

@@ -6,8 +6,6 @@ of stream. em_versus_mmot.json (`bench/em_versus_mmot.py`): time and memory of a
 size; growth is the slope of log time over each doubling of one size, held against 1.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

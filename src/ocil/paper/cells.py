@@ -6,8 +6,6 @@ paper leaves open (augmentation, gradient steps, weight average) may differ, so 
 several configurations; each is a row that says what it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -133,9 +131,8 @@ def describe(g: Group, peers: Sequence[Group]) -> str:
     usual |= {"precision": "float32", "width": 0}
     shown = {"augment", "updates"} | {key for key in usual if settings[key] != usual[key]}
     for key in set(settings) - NAMED - {"fingerprint", "readout"}:
-        if any(settings[key] != peer.settings.get(key) for peer in peers):
+        if any(settings[key] != p.settings.get(key) for p in peers if p.preset == g.preset):
             shown.add(key)
-    preset = g.first.settings["preset"]
-    named = [] if preset == "default" else [f"preset {text.plain(preset, 40)}"]
+    named = [] if g.preset == "default" else [f"preset {g.preset}"]
     parts = [f"{text.plain(key, 40)}={text.setting(settings[key])}" for key in sorted(shown)]
     return ", ".join([*named, *parts])

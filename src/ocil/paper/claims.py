@@ -1,7 +1,5 @@
 """What the paper claims in words, as data: `claims.toml` beside this file explains its keys."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import tomllib

@@ -1,7 +1,5 @@
 """The table of claims: what the records and the paper's own tables say of each, as Markdown."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

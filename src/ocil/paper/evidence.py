@@ -5,8 +5,6 @@ the right side has several configurations (ER with one and with two gradient ste
 the common seeds stands for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

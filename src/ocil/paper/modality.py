@@ -19,8 +19,6 @@ deviation within classes. That shifts every NLL of a run by the same constant, a
 of the variances (`FLOOR`) mean the same in every run.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from math import lgamma, log, pi

@@ -16,8 +16,6 @@ A record that is not there, and a note on a difference that is no longer there, 
 sentence must not outlive what it explains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's numbers, as data: `published.toml` beside this file, read once."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """PAPER.md: the paper's tables and claims beside our runs; and what RESULTS.md says of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

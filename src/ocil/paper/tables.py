@@ -1,7 +1,5 @@
 """The paper's tables with our runs beside its numbers, as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 

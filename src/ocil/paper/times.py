@@ -5,8 +5,6 @@ The settings are those of the shipped study that holds the cell, resolved with d
 record tells comes from ROOT/bench/steps.json (`bench/unknown_steps.py`), where steps were timed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

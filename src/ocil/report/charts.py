@@ -4,8 +4,6 @@ One description serves the page, where plotly draws it, and the files for papers
 both show the same numbers on the same axes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Runs are paired by their seed, which fixes class order, tasks and the images of 
 differs within a pair is the method, so its difference varies less than either accuracy.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What a record tells of its mixtures (`inside`) is optional and not checked when 
 doubted here: what is not a finite number is left out, and nonsense gives no picture.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

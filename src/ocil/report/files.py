@@ -3,8 +3,6 @@
 Files are named by numbers and our own words, never by text from a record.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that differ by nothing but their seed form a group."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Sequence
@@ -61,6 +59,10 @@ class Group:
         return self.first.memory
 
     @property
+    def preset(self) -> str:
+        return text.plain(self.first.settings.get("preset", "default"), 40)
+
+    @property
     def split(self) -> str:
         return self.first.split
 
@@ -118,11 +120,18 @@ def labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list
 
     A setting that varies within a method is shown in every row that knows it. One that only
     differs from method to method is shown where it is not the value of the majority, so that
-    what belongs to one method (such as joint learning's order) does not fill every row.
+    what belongs to one method (such as joint learning's order) does not fill every row. Runs with
+    another preset than most of their method are told by it and compared among themselves.
     What the reader sees elsewhere (`known`) is left out.
     """
     parts: dict[int, list[str]] = {id(g): [] for g in groups}
-    for here in by_place(groups):
+    places = by_place(groups)
+    for place in list(places):
+        if len({(g.method, g.preset) for g in place}) > len({g.method for g in place}):
+            places.remove(place)
+            places += [[g for g in place if g.preset == p] for p in {g.preset for g in place}]
+            parts |= {id(g): [f"preset {g.preset}"] for g in place if g.preset != "default"}
+    for here in places:
         for key in sorted({key for g in here for key in g.settings} - NAMED - known):
             for g in _shown_in(key, [g for g in here if key in g.settings], here):
                 parts[id(g)].append(f"{text.plain(key, 40)}={text.setting(g.settings[key])}")

@@ -5,8 +5,6 @@ start, after the directions of largest variance were kept. It shows who is near 
 between far groups, and the area of a group, say nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ policy names both scripts by their SHA-256, so a script that slipped in through 
 run even if it were not escaped.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -4,8 +4,6 @@ Read-outs are the ones that the runs report; intervals are 95 % (Student's t) ov
 classes where a chart says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from ocil import text

@@ -3,8 +3,6 @@
 Words that people wrote stand in STUDY/README.md; every number here is derived from records.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A command reads its records once (`read_runs`). Every number comes from the eval
 of a record, never from stored averages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

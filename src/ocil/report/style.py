@@ -5,8 +5,6 @@ without yellow and black, which vanish on white and on black). Marks change from
 and dashes from six to six, so that no two of 18 are told apart by their hue alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 COLOURS = (

@@ -1,7 +1,5 @@
 """Tables of groups of runs; `render` writes them in any of its languages."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
