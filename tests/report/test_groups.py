@@ -105,6 +105,13 @@ def test_another_preset_is_told_by_its_name(make_record: Make) -> None:
     assert sorted(labels(groups)) == ["", "preset paper, lr=0.2", "preset paper, lr=0.3"]
 
 
+def test_one_setting_at_a_time_is_one_setting_a_row(make_record: Make) -> None:
+    base = {"lr": 0.1, "tau": 1, "eps": 1, "updates": 1, "floor": 1}
+    changes = [{}, {"lr": 0.2}, {"tau": 2}, {"eps": 2}, {"updates": 2}, {"floor": 2}]
+    groups = grouped([make_record(settings=base | change) for change in changes])
+    assert sorted(labels(groups)) == ["", "eps=2", "floor=2", "lr=0.2", "tau=2", "updates=2"]
+
+
 def test_labels_name_only_what_differs(make_record: Make) -> None:
     groups = grouped(
         [

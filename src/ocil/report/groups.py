@@ -118,10 +118,11 @@ def by_place(groups: Sequence[Group]) -> list[list[Group]]:
 def labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list[str]:
     """For each group the settings that differ between the groups of its data and split: "steps=2".
 
-    A setting that varies within a method is shown in every row that knows it. One that only
-    differs from method to method is shown where it is not the value of the majority, so that
-    what belongs to one method (such as joint learning's order) does not fill every row. Runs with
-    another preset than most of their method are told by it and compared among themselves.
+    A setting that varies within a method is shown in every row that knows it, but for a value that
+    more than three quarters of four and more rows have. One that only differs from method to method
+    is shown where it is not the value of the majority, so that what belongs to one method (such as
+    joint learning's order) does not fill every row. Runs with another preset than most of their
+    method are told by it and compared among themselves.
     What the reader sees elsewhere (`known`) is left out.
     """
     parts: dict[int, list[str]] = {id(g): [] for g in groups}
@@ -165,9 +166,10 @@ def readouts(groups: Iterable[Group]) -> list[str]:
 def _shown_in(key: str, having: list[Group], groups: list[Group]) -> list[Group]:
     values = [json.dumps(g.settings[key], sort_keys=True) for g in having]
     within = {(g.method, json.dumps(g.settings.get(key), sort_keys=True)) for g in groups}
-    if len(within) > len({g.method for g in groups}):
-        return having
-    return [g for g, v in zip(having, values, strict=True) if 2 * values.count(v) <= len(values)]
+    varies = len(within) > len({g.method for g in groups})
+    usual = len(values) * (0.75 if varies else 0.5)  # rows that hold the same value
+    few = varies and len(values) < 4
+    return [g for g, v in zip(having, values, strict=True) if few or values.count(v) <= usual]
 
 
 def _key(run: Run) -> str:
