@@ -82,7 +82,7 @@ def test_the_dual_and_its_gradients_are_equation_9(mixture, points):
     assert wanted[0].abs().sum() > 0.1  # also of a single point, where phi cancels
 
 
-def test_the_printed_memory_and_step_act_on_a_class_with_one_point():
+def test_a_class_with_one_point_moves():
     """Algorithm 2 is for every class that is present."""
     given = {"objective": "dual", "components": 2, "start.points": 4, "window.points": None}
     moved = {}

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ocil import nets, rng
-from ocil.learners.encoder import Encoder, FixedNet
-from ocil.learners.parts import Part
+from ocil.learners.encoder import Encoder
+from ocil.learners.parts import Part, Weights
 from ocil.learners.pool import EVERY, Pool
 from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.memory import Memory
@@ -37,7 +37,7 @@ class Anchor:
         self.moments = ClassMoments(int(net.features), device, keeps)  # pyright: ignore
         self.pool = Pool(device)
         self.parts: dict[str, Part] = {
-            "anchor.net": FixedNet(net),
+            "anchor.net": Weights(net),
             "anchor.first": self.encoder.first,
             "anchor.moments": self.moments,
             "anchor.pool": self.pool,

@@ -7,13 +7,10 @@ dropped. Any other network stays as it starts.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from ocil import nets
-from ocil.learners.parts import State, count_bytes
 from ocil.memory import Memory
 
 STAGES = (1, 10, 40, 300)  # samples after which the encoder is made
@@ -62,22 +59,3 @@ class Encoder:
         """Features (n, d) of raw items."""
         chunks = x.to(self.device).split(CHUNK)
         return torch.cat([self.net(as_float(chunk)) for chunk in chunks])
-
-
-class FixedNet:
-    """The buffers of a fixed encoder, as a part."""
-
-    holds_samples: ClassVar[bool] = False
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net = net
-
-    @property
-    def nbytes(self) -> int:
-        return count_bytes(self.net.state_dict().values())
-
-    def state_dict(self, samples: bool = True) -> State:
-        return self.net.state_dict()
-
-    def load_state_dict(self, state: State, classes: int) -> None:
-        self.net.load_state_dict(state)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ocil import nets
-from ocil.data.sources import standard
 from ocil.errors import OcilError
+from ocil.learners import build
 from ocil.learners.encoder import Encoder
 from ocil.learners.learner import Learner, Report, S
 from ocil.learners.model import Headless
@@ -53,16 +53,8 @@ class FixedLearner(Learner[S]):
         generators: Mapping[str, torch.Generator],
     ) -> None:
         super().__init__(settings, shape, generators)
-        net = nets.build(
-            settings.net,
-            self.shape,
-            width=settings.width,
-            generator=generators["init"],
-            precision=settings.precision,
-            init=settings.init,
-            standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
-            options=getattr(settings, settings.net, None),
-        )
+        options = getattr(settings, settings.net, None)
+        net = build.network(settings, self.shape, generators["init"], options)
         self.model = Headless(net, generators["init"]).to(self.device).requires_grad_(False).eval()
         self.dim = self.model.head.features
         self.gradient_steps = 0
@@ -71,11 +63,7 @@ class FixedLearner(Learner[S]):
         self.fixed = {"fixed": self.encoder}
         if isinstance(net, nets.Fitted):
             self.parts["first"] = self.encoder.first
-        if self.needs_memory and settings.memory is None:
-            raise OcilError(
-                f"{self.method} cannot do without a memory, but memory is none; give the number of "
-                "images to keep, such as --memory 500."
-            )
+        build.check_memory(self.method, self.needs_memory, settings.memory)
         if self.memory_policy == "none" and settings.memory is not None:
             raise OcilError(
                 f"{self.method} keeps no memory, but memory is {settings.memory}; leave it out."

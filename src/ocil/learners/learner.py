@@ -24,7 +24,7 @@ from ocil.errors import OcilError
 from ocil.learners.encoder import Encoder
 from ocil.learners.model import Model
 from ocil.learners.parts import Parts
-from ocil.learners.readouts import Centroids, Features, Readout, named
+from ocil.learners.readouts import Centroids, Features, Readout, pick_readout
 from ocil.memory import Memory
 from ocil.settings import Settings
 from ocil.stream import Batch
@@ -108,7 +108,7 @@ class Learner(Generic[S]):
     def choose_readout(self) -> str:
         """The read-out that counts: what the settings name, else the method's own."""
         own, known = (f"ema-{self.own_readout}", self.own_readout), list(self.readouts())
-        return named(self.settings.readout, own, known, self.method)
+        return pick_readout(self.settings.readout, own, known, self.method)
 
     @torch.inference_mode()
     def all_scores(self, features: Features, names: Sequence[str]) -> dict[str, Tensor]:

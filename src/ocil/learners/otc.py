@@ -139,10 +139,10 @@ class Otc(ReplayLearner[OtcSettings]):
         """Offer the batch, whose features are z (n, d), to the memory; refit what is due."""
         s = self.settings
         if not batch.epoch or s.offer_every_epoch:
-            far, labels = self.mixtures.own_distances(z, batch.y).tolist(), batch.y.tolist()
-            rules = s.choice, s.admission, self.generators
-            slots = admission.choose(self.memory, far, labels, *rules)
-            self.memory.seen += len(labels)
+            y = batch.y.tolist()
+            far = self.mixtures.own_distances(z, batch.y).tolist() if s.asks_centroids else []
+            slots = admission.choose(self.memory, far, y, s.choice, s.admission, self.generators)
+            self.memory.seen += len(y)
             self.memory.write(slots, batch.x, batch.y)
         if s.objective == "refit-em" and (batch.step + 1) % s.em.every == 0:
             otc_fits.refit(self, *self.memory_items())

@@ -64,6 +64,11 @@ class OtcSettings(MixtureSettings, Settings):
     refresh: bool = False
     """At the end of a task, take the mixtures through its images and the memory once more."""
 
+    @property
+    def asks_centroids(self) -> bool:
+        """Whether distances to the centroids decide who enters the memory, or how many."""
+        return self.choice != "random" or self.admission == "printed"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.admission == "closest" and self.choice == "random":

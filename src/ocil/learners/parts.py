@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ocil.learners.model import Model, frozen_copy
 
@@ -75,11 +75,11 @@ class Values:
 
 
 class Weights:
-    """The trained model."""
+    """A network, with heads that have a row for each class if it is a `Model`."""
 
     holds_samples: ClassVar[bool] = False
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.model = model
 
     @property
@@ -91,7 +91,8 @@ class Weights:
 
     def load_state_dict(self, state: State, classes: int) -> None:
         self.model.load_state_dict(state)
-        if any(head.classes != classes for head in self.model.heads):
+        heads = self.model.heads if isinstance(self.model, Model) else ()
+        if any(head.classes != classes for head in heads):
             raise ValueError(f"the head does not have one row for each of {classes} classes")
 
 

@@ -71,7 +71,7 @@ def nearest_mean(z: Tensor, means: Tensor) -> Tensor:
     return -distance.square().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
-def named(wanted: str, own: Sequence[str], known: Sequence[str], method: str) -> str:
+def pick_readout(wanted: str, own: Sequence[str], known: Sequence[str], method: str) -> str:
     """The read-out that is wanted; "auto" is the first of the method's own that is known."""
     if wanted == "auto":
         return next(name for name in own if name in known)

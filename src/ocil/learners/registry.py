@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Files beside the methods that are none.
 _SHARED = {
     "anchor",
+    "build",
     "catalog",
     "encoder",
     "fixed",

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil import augment, nets
-from ocil.data.sources import standard
 from ocil.errors import OcilError
+from ocil.learners import build
 from ocil.learners.anchor import Anchor, Scores
 from ocil.learners.encoder import CHUNK, as_float
 from ocil.learners.learner import Learner, S
@@ -45,15 +45,7 @@ class ReplayLearner(Learner[S]):
         super().__init__(settings, shape, generators)
         self.augment = augment.build(settings.augment)
         augment.check(settings.augment, shape)
-        net = nets.build(
-            settings.net,
-            self.shape,
-            width=settings.width,
-            generator=generators["init"],
-            precision=settings.precision,
-            init=settings.init,
-            standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
-        )
+        net = build.network(settings, self.shape, generators["init"])
         if isinstance(net, nets.Fitted):
             raise OcilError(
                 f"The network {settings.net} is fixed, and {self.method} trains its network; "
@@ -65,11 +57,7 @@ class ReplayLearner(Learner[S]):
         self.parts |= {"model": Weights(self.model), "optimizer": OptimizerState(self.optimizer)}
         self.parts |= {"average": self.average} if self.average else {}
         self._teacher = self.parts["teacher"] = Teacher(self.model)
-        if self.needs_memory and settings.memory is None:
-            raise OcilError(
-                f"{self.method} cannot do without a memory, but memory is none; give the number of "
-                "images to keep, such as --memory 500."
-            )
+        build.check_memory(self.method, self.needs_memory, settings.memory)
         self.memory = self.build_memory(settings.memory)
         self.anchor = None
         if settings.anchor != "none":

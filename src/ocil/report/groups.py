@@ -116,7 +116,7 @@ def by_place(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list[str]:
-    """For each group the settings that differ between the groups of its data and split: "steps=2".
+    """For each group the settings that differ between those of its data and split: "updates=2".
 
     A setting that varies within a method is shown in every row that knows it, but for a value that
     more than three quarters of four and more rows have. One that only differs from method to method
@@ -125,17 +125,15 @@ def labels(groups: Sequence[Group], known: frozenset[str] = frozenset()) -> list
     method are told by it and compared among themselves.
     What the reader sees elsewhere (`known`) is left out.
     """
-    parts: dict[int, list[str]] = {id(g): [] for g in groups}
-    places = by_place(groups)
-    for place in list(places):
-        if len({(g.method, g.preset) for g in place}) > len({g.method for g in place}):
-            places.remove(place)
-            places += [[g for g in place if g.preset == p] for p in {g.preset for g in place}]
-            parts |= {id(g): [f"preset {g.preset}"] for g in place if g.preset != "default"}
-    for here in places:
-        for key in sorted({key for g in here for key in g.settings} - NAMED - known):
-            for g in _shown_in(key, [g for g in here if key in g.settings], here):
-                parts[id(g)].append(f"{text.plain(key, 40)}={text.setting(g.settings[key])}")
+    parts: dict[int, list[str]] = {}
+    for place in by_place(groups):
+        several = len({(g.method, g.preset) for g in place}) > len({g.method for g in place})
+        for preset in {g.preset for g in place} if several else {"default"}:
+            here = [g for g in place if not several or g.preset == preset]
+            parts |= {id(g): [f"preset {preset}"] * (preset != "default") for g in here}
+            for key in sorted({key for g in here for key in g.settings} - NAMED - known):
+                for g in _shown_in(key, [g for g in here if key in g.settings], here):
+                    parts[id(g)].append(f"{text.plain(key, 40)}={text.setting(g.settings[key])}")
     return [", ".join(parts[id(g)]) for g in groups]
 
 

@@ -1,0 +1,36 @@
+"""What a learner is built of, from its settings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ocil import nets
+from ocil.data.sources import standard
+from ocil.errors import OcilError
+from ocil.settings import Settings
+
+
+def network(
+    settings: Settings, shape: Sequence[int], generator: torch.Generator, options: Any = None
+) -> torch.nn.Module:
+    """The network that the settings name, for items of `shape`; `options`: its own group."""
+    return nets.build(
+        settings.net,
+        shape,
+        width=settings.width,
+        generator=generator,
+        precision=settings.precision,
+        init=settings.init,
+        standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
+        options=options,
+    )
+
+
+def check_memory(method: str, needed: bool, images: int | None) -> None:
+    """Refuse to go without a memory where a method needs one."""
+    if needed and images is None:
+        raise OcilError(
+            f"{method} cannot do without a memory, but memory is none; give the number of images "
+            "to keep, such as --memory 500."
+        )
