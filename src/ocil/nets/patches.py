@@ -34,7 +34,7 @@ from ocil.fields import setting
 
 LARGEST, SMALLEST = 64, 8  # pixels a side
 SIDE = 6  # of a patch, less for small images
-FEATURES = 2400  # of a width that is not given: their moments are 12 MB
+FEATURES = 2600  # at most, of a width that is not given: their statistics are 16 MB
 SAMPLED = 60_000  # patches whose mean and covariance whiten
 FLAT = 1e-4  # variance of a patch below which it is left out of them
 CONTRAST, WHITEN = 100 / 255**2, 0.1
@@ -89,7 +89,7 @@ class Patches(nn.Module):
                 f"too few for {grid} regions; lower patches.size or patches.pool."
             )
         self.regions = _regions([n - self.side + 1 for n in self.size], grid)
-        width = width or max(1, FEATURES // (2 * grid**2))
+        width = width or min(FEATURES // (2 * grid**2), 3 * rows * columns)
         numbers = channels * self.side**2
         self.features = 2 * len(self.regions) * width
         self.stage_features = (self.features,)
