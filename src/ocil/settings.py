@@ -66,7 +66,7 @@ class Settings(Checked):
     """Feature extractor: mlp, resnet18, resnet18-global or identity; fixed: patches, random."""
     width: int = 0
     """Width of the net; 0 is the net's own (400 for mlp, 20 for resnet18, for patches the filters
-    that make 2 600 features, fewer for small images)."""
+    that make 2 400 features, fewer for small images)."""
     init: Literal["torch", "kaiming", "xavier"] = "torch"
     """Initial weights of the net: torch's own, Kaiming's by fan-out (convolutions), Xavier's
     (linear layers)."""
@@ -94,7 +94,7 @@ class Settings(Checked):
     """Fixed space beside the learned one, in which every class keeps its exact statistics: patches
     (images) or random (vectors); adds the read-outs anchor and fused."""
     anchor_width: int = setting(0, only={"anchor": ["patches", "random"]})
-    """Filters of patches, or random features; 0: as many as make 2 600 features, or 2 000."""
+    """Filters of patches, or random features; 0: as many as make 2 400 features, or 2 000."""
     readout: str = setting("auto", role="measure", costs=False)
     """The read-out that counts; auto is the method's own choice, and all are recorded."""
     eval_every: int = setting(50, role="measure", costs=False)

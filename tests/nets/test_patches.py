@@ -77,8 +77,8 @@ def test_every_option_does_what_it_says() -> None:
     torch.testing.assert_close(grey(x[:, :1]), grey(x[:, :1].flip(3)), rtol=1e-4, atol=1e-4)
 
 
-def test_without_a_width_there_are_as_many_filters_as_make_2600_features() -> None:
-    assert [Patches(shape).features for shape in SHAPES[:2]] == [2600, 2592]
+def test_without_a_width_there_are_as_many_filters_as_make_2400_features() -> None:
+    assert [Patches(shape).features for shape in SHAPES[:2]] == [2400, 2394]
 
 
 def test_small_images_have_three_filters_a_pixel() -> None:

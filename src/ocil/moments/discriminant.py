@@ -8,8 +8,8 @@ Means are always those of now, Sigma is that of the last whole block, so equal s
 scores whenever they are asked for.
 
 The shrinkage rho is n0 / (n0 + n): n0 samples that speak for a round covariance. It is chosen by
-the exact leave-one-out loss of some samples over a grid, from one eigendecomposition, at 300
-samples and whenever their count has doubled. The samples are those that the caller gives to
+the exact leave-one-out loss of some samples over a grid, from one eigendecomposition, at 300, 600
+and 1 200 samples and whenever they are four times as many. The samples are those that the caller gives to
 `choose`, or features kept here, an even choice of all. (A block about to enter would do as well,
 but it has only the classes of the moment, and chooses badly.) Before, rho is that of Chen et al.
 2010 (OAS).
@@ -23,7 +23,7 @@ from torch import Tensor
 from ocil.moments import shrinkage
 from ocil.moments.sums import ClassSums, padded
 
-FIRST = 300  # samples at the first choice
+FIRST, LATER = 300, 1200  # samples at the first choice, and when choices become fewer
 GROUP = 16  # classes that are solved together: equal shapes give equal bits
 
 
@@ -42,7 +42,8 @@ class ClassMoments(ClassSums):
     @property
     def until_due(self) -> int:
         """Samples to come until the shrinkage is to be chosen anew; 0 or less: now."""
-        return max(FIRST, 2 * int(self.choice[1])) - self.total
+        chosen = int(self.choice[1])
+        return max(FIRST, chosen * (2 if chosen < LATER else 4)) - self.total
 
     def entered(self) -> None:
         if self.keeps and self.until_due <= 0:

@@ -78,7 +78,7 @@ def build(
 ) -> nn.Module:
     """The network `name` (a `Net`) for items of `shape`, its weights drawn from `generator` alone.
 
-    `width` None or 0 means the network's own: 400 hidden units, nf = 20 channels, filters for 2 600
+    `width` None or 0 means the network's own: 400 hidden units, nf = 20 channels, filters for 2 400
     features, 2 000 random features. `options` are the network's own group of settings. `precision`
     bfloat16 halves the width of the convolutions' numbers.
     `standard`: mean and deviation of each channel, for a network that standardizes its images.

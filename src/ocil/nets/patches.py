@@ -34,7 +34,7 @@ from ocil.fields import setting
 
 LARGEST, SMALLEST = 64, 8  # pixels a side
 SIDE = 6  # of a patch, less for small images
-FEATURES = 2600  # at most, of a width that is not given: their statistics are 16 MB
+FEATURES = 2400  # at most, of a width that is not given: with 100 classes 16 MB of statistics
 SAMPLED = 60_000  # patches whose mean and covariance whiten
 FLAT = 1e-4  # variance of a patch below which it is left out of them
 CONTRAST, WHITEN = 100 / 255**2, 0.1
