@@ -90,10 +90,11 @@ class Settings(Checked):
     """Weight decay."""
     ema: float = setting(0.995, below=1)
     """Decay of the average of the weights, warmed up as min(a, (1+t)/(10+t)); 0 keeps none."""
-    anchor: Literal["none", "patches", "random"] = "none"
+    anchor: Literal["none", "auto", "patches", "random"] = "none"
     """Fixed space beside the learned one, in which every class keeps its exact statistics: patches
-    (images) or random (vectors); adds the read-outs anchor and fused."""
-    anchor_width: int = setting(0, only={"anchor": ["patches", "random"]})
+    (images) or random (vectors), auto by what the items are; adds the read-outs anchor and
+    fused, which then counts."""
+    anchor_width: int = setting(0, only={"anchor": ["auto", "patches", "random"]})
     """Filters of patches, or random features; 0: as many as make 2 400 features, or 2 000."""
     readout: str = setting("auto", role="measure", costs=False)
     """The read-out that counts; auto is the method's own choice, and all are recorded."""

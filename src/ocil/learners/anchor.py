@@ -32,7 +32,8 @@ class Anchor:
         """`keeps`: there is no memory whose images choose the shrinkage."""
         device = torch.device(settings.device)
         seed = rng.generator(settings.seed, "anchor")
-        net = nets.build(settings.anchor, shape, width=settings.anchor_width, generator=seed)
+        kind = nets.fixed_for(shape) if settings.anchor == "auto" else settings.anchor
+        net = nets.build(kind, shape, width=settings.anchor_width, generator=seed)
         self.encoder = Encoder(net.to(device).requires_grad_(False).eval(), device)
         self.moments = ClassMoments(int(net.features), device, keeps)  # pyright: ignore
         self.pool = Pool(device)

@@ -106,9 +106,10 @@ class Learner(Generic[S]):
         raise NotImplementedError
 
     def choose_readout(self) -> str:
-        """The read-out that counts: what the settings name, else the method's own."""
-        own, known = (f"ema-{self.own_readout}", self.own_readout), list(self.readouts())
-        return pick_readout(self.settings.readout, own, known, self.method)
+        """The read-out that counts: what the settings name, an anchor's, or the method's own."""
+        own, known = f"ema-{self.own_readout}", list(self.readouts())
+        wanted = ("fused", "anchor", own, self.own_readout)
+        return pick_readout(self.settings.readout, wanted, known, self.method)
 
     @torch.inference_mode()
     def all_scores(self, features: Features, names: Sequence[str]) -> dict[str, Tensor]:

@@ -91,9 +91,8 @@ _DIGITS = {
     "preserve": 0.25,
     "tau": 0.1,
     "distill": 0.0,
-    "readout": "mahalanobis-full",
 }
-_COLOUR = {"mixture_replay": 16, "readout": "euclidean"}
+_COLOUR = {"mixture_replay": 16}
 _PRINTED: dict[str, Any] = {
     "choice": "centroids",
     "objective": "dual",
@@ -136,7 +135,7 @@ _AS_DERPP = {"batch": 32, "replay": 64, "epochs": 50, "augment": "partial", "wid
 
 PRESETS = with_large_anchor(
     {
-        "default": _OURS,
+        "default": _OURS | {"anchor": "auto"},
         # chosen on held-out training images: study tune-otc-mnist
         "default/mnist": {"lr": 1e-3, "updates": 2},
         "default/fashion-mnist": {"lr": 1e-3, "updates": 2},  # MNIST's, not tuned
@@ -148,7 +147,7 @@ PRESETS = with_large_anchor(
         "offline": _OFFLINE,
         "offline/mnist": {"lr": 1e-3},
         "offline/fashion-mnist": {"lr": 1e-3},
-        "offline/digits": _DIGITS,
+        "offline/digits": _DIGITS | {"readout": "mahalanobis-full"},
         "offline/cifar10": _AS_DERPP,
         "offline/cifar100": _AS_DERPP | {"schedule": "steps"},
         "offline/tiny-imagenet": _AS_DERPP | {"epochs": 100, "classes_per_task": 20},

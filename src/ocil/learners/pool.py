@@ -5,7 +5,7 @@
 The temperature t comes with the anchor's shrinkage, from leave-one-out scores of the memory's
 images. The weight w comes from samples at their arrival, scored by both before either has learned
 them: the w of a grid with the least log-loss among the classes of the batch (among all, the net's
-preference for what came last would look like knowledge), drawn to a half while they are few.
+preference for what came last would look like knowledge), drawn to a quarter while they are few.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ocil.learners.parts import Values
 
-GRID = (0.125, 0.25, 0.5, 1.0, 2.0)  # of w
-START = 0.5
-STRENGTH = 4.0  # nats against a factor of two from the start
+GRID = (0.0625, 0.125, 0.25, 0.5, 1.0)  # of w
+START = 0.25
+STRENGTH = 2.0  # nats against a factor of two from the start
 EVERY = 200  # samples from one look to the next
 
 

@@ -9,10 +9,10 @@ scores whenever they are asked for.
 
 The shrinkage rho is n0 / (n0 + n): n0 samples that speak for a round covariance. It is chosen by
 the exact leave-one-out loss of some samples over a grid, from one eigendecomposition, at 300, 600
-and 1 200 samples and whenever they are four times as many. The samples are those that the caller gives to
-`choose`, or features kept here, an even choice of all. (A block about to enter would do as well,
-but it has only the classes of the moment, and chooses badly.) Before, rho is that of Chen et al.
-2010 (OAS).
+and 1 200 samples and whenever they are four times as many. The samples are those that the caller
+gives to `choose`, or features kept here, an even choice of all. (A block about to enter would do as
+well, but it has only the classes of the moment, and chooses badly.) Before, rho is that of Chen et
+al. 2010 (OAS).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ocil.errors import OcilError, suggest
 from ocil.nets.foreign import Foreign, offered
 from ocil.nets.mlp import MLP
-from ocil.nets.patches import Patches, PatchSettings
+from ocil.nets.patches import SMALLEST, Patches, PatchSettings
 from ocil.nets.random_features import RandomFeatures, RandomSettings
 from ocil.nets.resnet import ResNet18
 from ocil.nets.start import Standard, initialize
@@ -121,6 +121,11 @@ def is_frozen(name: str) -> bool:
     if name == "module":
         return not any(weight.requires_grad for weight in offered().parameters())
     return name in ("identity", "patches", "random")
+
+
+def fixed_for(shape: Sequence[int]) -> str:
+    """The fixed encoder for items of a shape."""
+    return "patches" if len(shape) == 3 and min(shape[1:]) >= SMALLEST else "random"
 
 
 def _named(
