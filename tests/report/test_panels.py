@@ -95,6 +95,19 @@ def test_accuracy_against_images_has_a_mark_for_each_group(make_record: Make) ->
         panels.cost_charts([Run(silent)])
 
 
+def test_accuracy_against_bytes_is_a_line_for_each_method(make_record: Make) -> None:
+    wide = [
+        make_record("slda", bytes_held=n, shift=n / 1e6, settings={"width": n}) for n in (4e6, 1e6)
+    ]
+    (chart,) = panels.byte_charts(map(Run, [*wide, make_record("er", bytes_held=2e6)]))
+    assert [(s.name, s.x) for s in chart.series] == [("er", [2e6]), ("slda", [1e6, 4e6])]
+    assert chart.series[1].y == pytest.approx([86.0, 89.0])
+    silent = make_record()
+    del silent["bytes_held"]
+    with pytest.raises(OcilError, match="how many bytes"):
+        panels.byte_charts([Run(silent)])
+
+
 @pytest.mark.parametrize("ending", ["pdf", "png"])
 def test_panels_become_one_file(make_record: Make, tmp_path: Path, ending: str) -> None:
     records = [make_record(), make_record(data="digits"), make_record("otc")]

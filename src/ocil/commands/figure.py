@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ocil.report.charts import Chart
     from ocil.report.latent import Kept
 
-Kind = Literal["latent", "centroids", "through-tasks", "cost", "modality"]
+Kind = Literal["latent", "centroids", "through-tasks", "cost", "bytes", "modality"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Figure:
     kind: Positional[Kind]
     """latent: t-SNE of test features with centroids; centroids: accuracy against their number;
     through-tasks: accuracy after each task; cost: accuracy against images through the net;
-    modality: how many Gaussians a class needs."""
+    bytes: accuracy against bytes held; modality: how many Gaussians a class needs."""
     folders: Positional[tuple[Path, ...]]
     """Folders with records below them."""
     out: Path = Path("figure.pdf")
@@ -66,6 +66,7 @@ class Figure:
             "centroids": panels.centroid_charts,
             "through-tasks": panels.task_charts,
             "cost": panels.cost_charts,
+            "bytes": panels.byte_charts,
         }
         return draw[self.kind](runs)
 

@@ -99,6 +99,28 @@ def cost_charts(runs: Iterable[Run]) -> list[Chart]:
     return found
 
 
+def byte_charts(runs: Iterable[Run]) -> list[Chart]:
+    """Final average accuracy against bytes held: a line for each method, through its settings."""
+    key, unit = COSTS["bytes"]
+    groups = [g for g in group(runs) if g.values("accuracy") and g.fact(key)]
+    found = []
+    for title, here in _places(groups, with_memory=False):
+        series = []
+        for look, method in enumerate(dict.fromkeys(g.method for g in here)):
+            own = [g for g in here if g.method == method]
+            marks = _costs(own, [method] * len(own), key)
+            points = sorted((s.x[0], s.y[0], s.low[0], s.high[0]) for s in marks)
+            x, y, low, high = (list(part) for part in zip(*points, strict=True))
+            series.append(Series(method, x, y, low, high, look))
+        held = [x for s in series for x in s.x]
+        ends = [v for s in series for part in (s.y, s.low, s.high) for v in part]
+        axes = charts.logarithmic(unit, held), charts.linear(ACCURACY, ends)
+        found.append(Chart("lines", title, *axes, tuple(series)))
+    if not found:
+        raise OcilError("No record here tells how many bytes were held.")
+    return found
+
+
 def sweep_chart(title: str, x_title: str, y_title: str, series: Sequence[Series]) -> Chart:
     """Lines over small whole numbers."""
     shown = [v for s in series for part in (s.y, s.low, s.high) for v in part]
