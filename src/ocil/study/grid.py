@@ -74,7 +74,7 @@ def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[
     groups = {*base, *(key for grid in grids for key in grid)} - {*fields_of(Settings)}
     grids = [dotted(base, groups) | dotted(grid, groups) for grid in grids]
     if preset is not None or changes:
-        given = [_read_change(change) for change in changes]
+        given = [read_change(change) for change in changes]
         name = _cut(NOT_NAME.sub("-", "-".join([name, *filter(None, [preset]), *changes])))
         grids = [own for grid in grids if (own := _changed(grid, preset, dict(given)))]
         if not grids:
@@ -105,15 +105,15 @@ def _cut(name: str) -> str:
     return name if len(name) <= 64 else f"{name[:55]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _read_change(text: str) -> tuple[str, Any]:
+def read_change(text: str, flag: str = "--set") -> tuple[str, Any]:
     """A setting and its value, written as in TOML; a word needs no quotes.
 
-    >>> _read_change("tau=0.5"), _read_change("components=[1, 4]"), _read_change("choice=random")
+    >>> read_change("tau=0.5"), read_change("components=[1, 4]"), read_change("choice=random")
     (('tau', 0.5), ('components', [1, 4]), ('choice', 'random'))
     """
     name, given, value = text.partition("=")
     if not given or not name:
-        raise OcilError(f"--set {text} names no value; write it as --set tau=0.5.")
+        raise OcilError(f"{flag} {text} names no value; write it as {flag} NAME=VALUE.")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
