@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,14 +143,21 @@ def _copy_from_elsewhere(job: Job, kept: Found) -> None:
     records.write(job.folder / RECORD_NAME, record)
 
 
-def run_shown(jobs: list[Job], runner: Runner) -> None:
-    """Run the jobs, with a live overview on a terminal."""
+def run_shown(
+    jobs: list[Job], runner: Runner, watch: Callable[[list[Job]], None] = lambda _: None
+) -> None:
+    """Run the jobs, with a live overview on a terminal; `watch` may add to them."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        run_jobs(jobs, runner, lambda _: None)
+        run_jobs(jobs, runner, watch)
         return
+
+    def show(now: list[Job]) -> None:
+        watch(now)
+        live.update(overview(now))
+
     with Live(overview(jobs), console=console, refresh_per_second=2) as live:
-        run_jobs(jobs, runner, lambda now: live.update(overview(now)))
+        run_jobs(jobs, runner, show)
 
 
 def summary(name: str, jobs: list[Job], workers: int | None) -> str:

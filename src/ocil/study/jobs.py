@@ -154,10 +154,10 @@ def _finish(job: Job) -> None:
     shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
 
 
-def needed(package: str, what: str) -> ModuleType:
-    """A package of the extra `cluster`, or a sentence that says how to install it."""
+def needed(package: str, what: str, extra: str = "cluster") -> ModuleType:
+    """A package of an extra, or a sentence that says how to install it."""
     try:
         return importlib.import_module(package)
     except ImportError:
-        install = "install it with `pip install ocil[cluster]`"
+        install = f"install it with `pip install ocil[{extra}]`"
         raise OcilError(f"{what} needs {package}; {install}.") from None
