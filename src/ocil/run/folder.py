@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import shlex
@@ -35,7 +36,7 @@ class Plan:
     study: str | None = None
     trials: int | None = None  # made on held-out images to choose these settings, where known
 
-    @property
+    @functools.cached_property
     def job(self) -> str:
         return job_id(registry.info(self.method), to_mapping(self.settings))
 
