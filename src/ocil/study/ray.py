@@ -64,7 +64,7 @@ class Ray:
                 logging_level="error",
                 **({} if address else alone),
             )
-        except (ConnectionError, ValueError, RuntimeError, self.ray.exceptions.RayError) as error:
+        except Exception as error:  # Ray raises that itself when a start takes too long
             where = f"the Ray cluster at {address}" if address else "a Ray cluster of its own"
             raise OcilError(
                 f"Cannot reach {where} ({brief(error)}); check it with `ray status`."
