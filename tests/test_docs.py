@@ -22,7 +22,7 @@ from ocil.commands.figure import Kind
 from ocil.learners import registry
 from ocil.run.folder import RunFolder
 from ocil.study.grid import shipped
-from ocil.study.local import Job
+from ocil.study.jobs import Job
 
 ROOT = Path(package.__file__).parents[2]
 DOCS = ROOT / "docs"

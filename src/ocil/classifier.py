@@ -19,7 +19,8 @@ from ocil.learners import registry
 from ocil.learners.learner import Report
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.process import fault, interrupts_between_steps
+from ocil.run.process import fault
+from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
 from ocil.settings import to_mapping

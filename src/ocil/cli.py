@@ -28,6 +28,7 @@ classes keep arriving, see each batch once, keep a small memory, do not forget.
   ocil results DIR     RESULTS.md from the records of studies
   ocil figure KIND     a figure as PDF or PNG             ocil figure latent runs --out a.png
   ocil study FILE      a grid of runs, finished ones skipped   ocil study my.toml --workers 2
+  ocil tune METHOD     search its settings on held-out images  ocil tune er --trials 30
   ocil methods         the methods and their presets
   ocil data            list | get NAME | check NAME
   ocil completion      completion for bash or zsh

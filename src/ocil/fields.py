@@ -32,14 +32,17 @@ def setting(
     costs: bool = True,
     only: Only = MappingProxyType({}),
     was: Sequence[str] = (),
+    search: Sequence[Any] = (),
     **limits: float,
 ) -> Any:
     """A field. `costs`: whether it changes the time of a batch. Limits: low, high, above, below.
 
     Without limits a number must be at least 0; every number must be finite. `only`: other settings
-    and the values of theirs with which this one has an effect. `was`: former names.
+    and the values of theirs with which this one has an effect. `was`: former names. `search`: what
+    `ocil tune` tries; two numbers are the ends of a range, other values are choices.
     """
     known = {"role": role, "costs": costs, "only": only, "was": was, "limits": limits}
+    known["search"] = tuple(search)
     return dataclasses.field(default=default, metadata=known)
 
 
@@ -78,6 +81,7 @@ class Field(NamedTuple):
     only: Only = MappingProxyType({})  # with which values of others it has an effect
     was: Sequence[str] = ()  # former names
     limits: Mapping[str, float] = MappingProxyType({})
+    search: Sequence[Any] = ()  # what `ocil tune` tries
 
     @property
     def wanted(self) -> str:
@@ -151,6 +155,7 @@ def fields_of(kind: type) -> dict[str, Field]:
             only=known.get("only", {}),
             was=tuple(known.get("was", ())),
             limits=known.get("limits", {}),
+            search=known.get("search", ()),
         )
     return found
 

@@ -82,13 +82,13 @@ class Settings(Checked):
     random class."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimiser of net and head."""
-    lr: float = setting(5e-4, above=0, costs=False)
+    lr: float = setting(5e-4, above=0, costs=False, search=(1e-4, 1e-2))
     """Learning rate."""
     momentum: float = setting(0.0, below=1, costs=False)
     """Momentum of sgd; adamw has its own."""
     weight_decay: float = setting(1e-4, costs=False)
     """Weight decay."""
-    ema: float = setting(0.995, below=1)
+    ema: float = setting(0.995, below=1, search=(0.9, 0.99, 0.995, 0.999))
     """Decay of the average of the weights, warmed up as min(a, (1+t)/(10+t)); 0 keeps none."""
     anchor: Literal["none", "auto", "patches", "random"] = "none"
     """Fixed space beside the learned one, in which every class keeps its exact statistics: patches

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ocil.commands.study import forecast
-from ocil.study.local import Job
+from ocil.study.jobs import Job
 
 
 def job(plan: Any, seconds: float | None = 3600.0, state: str = "waiting") -> Job:

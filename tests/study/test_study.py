@@ -19,9 +19,10 @@ import pytest
 from ocil.errors import OcilError, Stopped
 from ocil.run.folder import RunFolder
 from ocil.run.loop import resume_run
-from ocil.study import local
+from ocil.study import jobs, local
 from ocil.study.grid import read_study
-from ocil.study.local import Job, run_jobs
+from ocil.study.jobs import Job, run_jobs
+from ocil.study.local import Local, Process
 
 Ocil = Callable[..., Any]
 
@@ -243,7 +244,7 @@ def test_a_job_that_another_process_is_at_is_left_to_it(
     """As two studies with the same OUT do, or a study after one that was killed."""
     folder = RunFolder(tmp_path / "out")
     folder.create(plan())
-    jobs = [Job(plan(), folder.path), Job(plan(seed=1), tmp_path / "second")]
+    both = [Job(plan(), folder.path), Job(plan(seed=1), tmp_path / "second")]
     seen: list[tuple[str, str]] = []
     with ExitStack() as other:
         other.enter_context(folder.locked())
@@ -256,7 +257,7 @@ def test_a_job_that_another_process_is_at_is_left_to_it(
                 folder.checkpoints.mkdir()
                 other.close()
 
-        run_jobs(jobs, 1, None, watch)
+        run_jobs(both, Local(1, None), watch)
     assert workers == [str(tmp_path / "second")]
     assert seen[0] == ("waiting", "(another process is working on it)")
     assert seen[-1] == ("finished", "")
@@ -283,14 +284,12 @@ def test_progress_is_read_from_the_events(
     assert RunFolder(tmp_path).progress() == progress
 
 
-class Dead:
+class Dead(Process):
     """A worker that has ended."""
 
     def __init__(self, code: int) -> None:
-        self.code = code
-
-    def poll(self) -> int:
-        return self.code
+        self.end, self.process = None, SimpleNamespace(poll=lambda: code)  # type: ignore[assignment]
+        self.errors = io.BytesIO(b"some words\n" * 10_000 + b"ocil: The last line.\n")
 
 
 @pytest.mark.parametrize(
@@ -302,17 +301,15 @@ class Dead:
         (-9, 1, "waiting"),
         (-15, 4, "waiting"),
         (143, 1, "waiting"),  # asked to stop by somebody else: it has written a checkpoint
-        (75, local.MAX_ATTEMPTS, "waiting"),  # another process was quicker: no attempt of this one
-        (-9, local.MAX_ATTEMPTS, "failed"),
+        (75, jobs.MAX_ATTEMPTS, "waiting"),  # another process was quicker: no attempt of this one
+        (-9, jobs.MAX_ATTEMPTS, "failed"),
     ],
 )
 def test_how_a_worker_ended(
     tmp_path: Path, plan: Callable[..., Any], code: int, attempts: int, state: str
 ) -> None:
-    job = Job(plan(), tmp_path, state="running", attempts=attempts)
-    job.process = Dead(code)  # type: ignore[assignment]
-    job.errors = io.BytesIO(b"some words\n" * 10_000 + b"ocil: The last line.\n")
-    local._check_worker(job)
+    job = Job(plan(), tmp_path, state="running", attempts=attempts, worker=Dead(code))
+    jobs._check(job)
     assert job.state == state
     assert (job.message == "ocil: The last line.") == (state == "failed")
 
@@ -339,22 +336,24 @@ def test_a_killed_worker_goes_on_and_ctrl_c_leaves_a_study_that_can_be_finished(
     def watch(jobs: list[Job]) -> None:
         job = jobs[0]
         if not killed and saved():
-            assert job.process is not None
-            job.process.kill()
+            assert isinstance(job.worker, Process)
+            job.worker.process.kill()
             killed.append(len(saved()))
         elif killed and job.attempts == 2 and len(saved()) > killed[0] + 1:
             os.kill(os.getpid(), signal.SIGINT)
 
     job = Job(plan(**changes), folder)
     with pytest.raises(Stopped, match="the same command continues the study"):
-        run_jobs([job], 1, None, watch)
+        run_jobs([job], Local(1, None), watch)
     assert job.attempts == 2
-    assert job.process is not None
-    assert job.process.returncode == 128 + signal.SIGTERM  # it was asked, and wrote a checkpoint
+    assert isinstance(job.worker, Process)
+    assert (
+        job.worker.process.returncode == 128 + signal.SIGTERM
+    )  # it was asked, and wrote a checkpoint
     assert not (folder / "record.json").exists()
 
     again = Job(plan(**changes), folder)
-    run_jobs([again], 1, None, lambda _: None)
+    run_jobs([again], Local(1, None), lambda _: None)
     assert (again.state, again.attempts) == ("finished", 1)
     resumed = [e["step"] for e in RunFolder(folder).read_events() if e["event"] == "resume"]
     assert len(resumed) == 2
@@ -387,6 +386,6 @@ def test_a_worker_that_complains_a_lot_is_not_blocked(
     worker.chmod(0o755)
     monkeypatch.setattr(local.sys, "executable", str(worker))
     job = Job(plan(), tmp_path / "job")
-    local.run_jobs([job], 1, None, lambda _: None)
+    run_jobs([job], Local(1, None), lambda _: None)
     assert job.state == "failed"
     assert len(job.message) <= 2000 and job.message.endswith("yyy")

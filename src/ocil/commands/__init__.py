@@ -12,6 +12,7 @@ COMMANDS = {
     "results": "results:Results",
     "figure": "figure:Figure",
     "study": "study:Study",
+    "tune": "tune:Tune",
     "methods": "methods:Methods",
     "data": "data:Data",
     "completion": "completion:Completion",

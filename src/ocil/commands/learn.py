@@ -22,7 +22,8 @@ from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
 from ocil.errors import OcilError, Stopped
 from ocil.files import WAIT, write_atomic, writing
-from ocil.run.process import set_threads, stop_requests
+from ocil.run.process import set_threads
+from ocil.run.signals import stop_requests
 from ocil.text import plain
 
 CHUNK = 10  # samples from one look at the signals to the next

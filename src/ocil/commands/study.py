@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ from ocil.settings import to_mapping, with_role
 from ocil.study import grid
 from ocil.study.estimate import project
 from ocil.study.grid import job_of_record, read_study
-from ocil.study.local import Job, run_jobs
+from ocil.study.jobs import Job, Runner, run_jobs
+from ocil.study.places import at_a_time, check_place, open_runner
 
 Found = list[tuple[Path, dict[str, Any]]]  # records with their paths
 
@@ -45,8 +46,14 @@ class Study:
     """Preset of all jobs in place of the study's; methods that do not have it are left out."""
     set: tuple[str, ...] = ()
     """A setting of all jobs, such as tau=0.5; may be given several times."""
-    workers: int = 1
-    """Runs at a time, one process each."""
+    workers: int | None = None
+    """Runs at a time, one process each; unless given 1, and on a cluster as many as fit."""
+    on: str = "local"
+    """Where to run: local, ray (a cluster on this machine), ray:ADDRESS or slurm."""
+    per_gpu: int = 1
+    """Runs that share a GPU on Ray, for settings with --device cuda."""
+    slurm: tuple[str, ...] = ()
+    """An option of SLURM jobs as submitit names it, such as timeout_min=60; several times."""
     dry_run: bool = False
     """Only list the jobs and the time they are expected to take."""
     out: Path = Path("results")
@@ -56,8 +63,7 @@ class Study:
 
     def __call__(self) -> None:
         """Count and estimate first, then run what is not finished."""
-        if self.workers < 1:
-            raise OcilError(f"--workers is {self.workers} but must be at least 1.")
+        check_place(self.on, self.workers, self.per_gpu)
         plan = read_study(self.file, self.preset, self.set)
         found = find_records(self.out) if self.out.is_dir() else []
         known = by_job(found)
@@ -66,14 +72,14 @@ class Study:
         times = project([job.plan for job in waiting], [record for _, record in found])
         for job, seconds in zip(waiting, times, strict=True):
             job.expected = seconds
-        workers = min(self.workers, os.cpu_count() or 1)
-        say(summary(plan.name, jobs, workers))
+        say(summary(plan.name, jobs, at_a_time(self.on, self.workers)))
         if self.dry_run:
             say(to_rich(forecast(jobs)))
             return
         for job in jobs:
             _copy_from_elsewhere(job, known.get(job.plan.job, []))
-        _run(jobs, workers, self.data_dir)
+        if any(job.state == "waiting" for job in jobs):
+            self._run(jobs, self.out / plan.name)
         if any(job.state != "finished" for job in jobs):
             say(overview(jobs))
         # Records in the study's folder that it no longer asks for are left out.
@@ -83,6 +89,11 @@ class Study:
         if failed:
             first = failed[0].message
             raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {first}")
+
+    def _run(self, jobs: list[Job], folder: Path) -> None:
+        where = (self.on, self.workers, self.data_dir, folder, self.per_gpu, self.slurm)
+        with closing(open_runner(*where)) as runner:
+            run_shown(jobs, runner)
 
 
 def by_job(found: Found) -> dict[str | None, Found]:
@@ -132,22 +143,31 @@ def _copy_from_elsewhere(job: Job, kept: Found) -> None:
     records.write(job.folder / RECORD_NAME, record)
 
 
-def _run(jobs: list[Job], workers: int, data_dir: Path | None) -> None:
+def run_shown(
+    jobs: list[Job], runner: Runner, watch: Callable[[list[Job]], None] = lambda _: None
+) -> None:
+    """Run the jobs, with a live overview on a terminal; `watch` may add to them."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        run_jobs(jobs, workers, data_dir, lambda _: None)
+        run_jobs(jobs, runner, watch)
         return
+
+    def show(now: list[Job]) -> None:
+        watch(now)
+        live.update(overview(now))
+
     with Live(overview(jobs), console=console, refresh_per_second=2) as live:
-        run_jobs(jobs, workers, data_dir, lambda now: live.update(overview(now)))
+        run_jobs(jobs, runner, show)
 
 
-def summary(name: str, jobs: list[Job], workers: int) -> str:
+def summary(name: str, jobs: list[Job], workers: int | None) -> str:
     """One sentence: how many jobs, how many finished, how long the rest takes."""
     waiting = [job for job in jobs if job.state == "waiting"]
     said = f"Study {name}: {len(jobs)} jobs, {len(jobs) - len(waiting)} finished"
     if waiting:
-        hours = sum(job.expected or 0 for job in waiting) / 3600 / workers
-        said += f", {len(waiting)} to run in about {hours:.2f} hours with {workers} worker(s)"
+        hours = sum(job.expected or 0 for job in waiting) / 3600 / (workers or 1)
+        each = f" with {workers} worker(s)" if workers else " of work"
+        said += f", {len(waiting)} to run in about {hours:.2f} hours{each}"
     unknown = sum(job.expected is None for job in waiting)
     return said + (f" ({unknown} of unknown length)." if unknown else ".")
 

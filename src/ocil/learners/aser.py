@@ -58,7 +58,7 @@ from ocil.stream import Batch
 
 @dataclass(frozen=True)
 class AserSettings(Settings):
-    neighbours: int = setting(3, low=1)
+    neighbours: int = setting(3, low=1, search=(1, 3, 5, 9))
     """Nearest neighbours that vote (K)."""
     candidates: int = setting(90, low=1)
     """Images in each draw from the memory."""

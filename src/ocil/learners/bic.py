@@ -67,9 +67,9 @@ class BicSettings(Settings):
     """Share of the memory that holds images for the bias correction and is never replayed."""
     weighting: Literal["convex", "sum"] = "sum"
     """CE + distill * KD, or (1 - n/(n+m)) CE + n/(n+m) KD as in the paper."""
-    distill: float = 2.0
+    distill: float = setting(2.0, search=(0.3, 10.0))
     """Weight of the distillation, where the weighting is sum."""
-    temperature: float = setting(2.0, above=0)
+    temperature: float = setting(2.0, above=0, search=(1.0, 4.0))
     """Temperature of the distillation (T)."""
     renew: bool = False
     """Begin every task with a new optimiser, without the moments of before."""

@@ -43,6 +43,7 @@ from ocil.learners.model import Model
 from ocil.learners.readouts import Features, Readout
 from ocil.learners.replay import evaluating
 from ocil.nets.heads import GrowingLinear
+from ocil.settings import setting
 from ocil.stream import Batch
 
 START = 0.01  # weight of every auxiliary classifier in the first of several epochs
@@ -50,9 +51,9 @@ START = 0.01  # weight of every auxiliary classifier in the first of several epo
 
 @dataclass(frozen=True)
 class BicAcSettings(BicSettings):
-    first: float = 0.3
+    first: float = setting(0.3, search=(0.05, 1.0))
     """Weight of the loss of the first auxiliary classifier (w); linear in between."""
-    last: float = 0.9
+    last: float = setting(0.9, search=(0.3, 3.0))
     """Weight of the loss of the last auxiliary classifier; a single one gets the mean."""
     ramp: bool = True
     """With several epochs: these weights rise linearly from 0.01 to their values."""

@@ -41,7 +41,7 @@ def read() -> tuple[dict[str, Field], dict[str, Method]]:
 
 def _field(entry: dict[str, Any]) -> Field:
     frozen = entry.get("frozen", entry["default"])
-    lists = {key: tuple(entry.get(key, ())) for key in ("types", "choices", "was")}
+    lists = {key: tuple(entry.get(key, ())) for key in ("types", "choices", "was", "search")}
     return Field(**{**entry, **lists, "frozen": frozen})
 
 

@@ -67,13 +67,13 @@ BASE_TAU = 0.07  # L_con counts tau / 0.07 times: the balance with L_ird rests o
 
 @dataclass(frozen=True)
 class Co2lSettings(Settings):
-    tau: float = setting(0.5, above=0)
+    tau: float = setting(0.5, above=0, search=(0.05, 1.0))
     """Temperature of the contrastive loss."""
     kappa: float = setting(0.2, above=0)
     """Temperature of the relations under the weights of now."""
     kappa_past: float = setting(0.01, above=0)
     """Temperature of the relations under the weights of before the task."""
-    distill: float = 1.0
+    distill: float = setting(1.0, search=(0.1, 10.0))
     """Weight of the relations (lambda); 0 leaves them out."""
     projection: int = setting(128, low=1)
     """Size of the projected features."""

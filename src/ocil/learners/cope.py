@@ -64,9 +64,9 @@ class CopeSettings(Settings):
     random class."""
     dimension: int = setting(256, low=1)
     """Size of the embedding."""
-    tau: float = setting(0.1, above=0)
+    tau: float = setting(0.1, above=0, search=(0.02, 0.5))
     """Temperature of the loss."""
-    inertia: float = 0.99
+    inertia: float = setting(0.99, search=(0.9, 0.97, 0.99, 0.997))
     """Share of a prototype that stays when it moves."""
     repel: float = 0.27
     """Weight of the repelling pairs; 1 is the reference, made for 20 images a step."""

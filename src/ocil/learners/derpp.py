@@ -49,9 +49,9 @@ from ocil.stream import Batch
 
 @dataclass(frozen=True)
 class DerppSettings(Settings):
-    alpha: float = 0.2
+    alpha: float = setting(0.2, search=(0.03, 1.0))
     """Weight of the mean squared difference to the stored logits."""
-    beta: float = 1.0
+    beta: float = setting(1.0, search=(0.2, 2.0))
     """Weight of the cross-entropy of replayed images; 0 is DER."""
     outputs: int = 0
     """Logits that the mean squared difference is over, later classes held at 0; 0 for those that

@@ -34,6 +34,10 @@ class FixedSettings(Settings):
     """There is no other space: the method itself is what an anchor is."""
     memory: int | None = None
     """Images kept beside the statistics, none by default."""
+    lr: float = setting(5e-4, above=0, costs=False)
+    """Learning rate: of no use here, nothing is trained."""
+    ema: float = setting(0.995, below=1)
+    """Decay of an average of weights: of no use here, they do not move."""
     net: str = "patches"
     """Fixed encoder: patches (images), random (vectors), identity, or another net as it starts."""
     patches: PatchSettings = setting(PatchSettings(), only={"net": ["patches"]})

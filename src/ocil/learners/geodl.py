@@ -65,7 +65,7 @@ from ocil.stream import Batch
 
 @dataclass(frozen=True)
 class GeodlSettings(Settings):
-    distill: float = 5.0
+    distill: float = setting(5.0, search=(0.5, 20.0))
     """Weight of the distillation (lambda), times sqrt(old classes / new classes); 0 for none."""
     subspace: int = setting(32, low=1)
     """Dimensions of the subspaces (k), at most two fewer than images in the batch."""

@@ -55,7 +55,7 @@ from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import exemplars, policies
-from ocil.settings import Settings
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 
@@ -63,7 +63,7 @@ from ocil.stream import Batch
 class GsaSettings(Settings):
     current: int = 22
     """Images of the task's own classes drawn from the memory."""
-    mix: float = 2.0
+    mix: float = setting(2.0, search=(0.5, 8.0))
     """Weight of the loss on the mix of old and new."""
     warmup: int = 5
     """Batches at the start of a task during which all classes weigh the same."""

@@ -35,7 +35,7 @@ COLOUR = {
 
 @dataclass(frozen=True)
 class HolisticSettings(Settings):
-    tau: float = setting(0.07, above=0)
+    tau: float = setting(0.07, above=0, search=(0.03, 0.5))
     """Temperature of InfoNCE."""
     projection: int = setting(128, low=1)
     """Dimensions of the projection (p), at most those of the features."""

@@ -31,7 +31,7 @@ from ocil.settings import setting
 class KnnSettings(FixedSettings):
     memory: int | None = setting(500, low=1, costs=False)
     """Images the memory holds, which vote."""
-    neighbours: int = setting(5, low=1)
+    neighbours: int = setting(5, low=1, search=(1, 3, 5, 9, 15))
     """Images of the memory that vote, the nearest ones."""
 
 

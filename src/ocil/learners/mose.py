@@ -71,11 +71,11 @@ Images = tuple[Tensor, Tensor]  # (n, ...), class ids (n,)
 
 @dataclass(frozen=True)
 class MoseSettings(Settings):
-    tau: float = setting(0.07, above=0)
+    tau: float = setting(0.07, above=0, search=(0.03, 0.5))
     """Temperature of the contrastive loss."""
-    memory_weight: float = 2.0
+    memory_weight: float = setting(2.0, search=(0.5, 4.0))
     """Weight of the cross-entropy on older images."""
-    reverse: float = 1.0
+    reverse: float = setting(1.0, search=(0.1, 3.0))
     """Weight of reverse self-distillation; 0 leaves it out."""
     mirror: bool = True
     """Mirrored views, besides those that the augmentation makes."""

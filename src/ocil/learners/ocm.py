@@ -49,11 +49,12 @@ from ocil.errors import OcilError
 from ocil.learners import holistic
 from ocil.learners.learner import Report
 from ocil.learners.presets import on_colour
+from ocil.settings import setting
 
 
 @dataclass(frozen=True)
 class OcmSettings(holistic.HolisticSettings):
-    distill: float = 1.0
+    distill: float = setting(1.0, search=(0.1, 5.0))
     """Weight of the squared difference to the snapshot's logits (w); 0 leaves it out."""
     beta2: float = 0.99
     """AdamW's decay of the squared gradients."""

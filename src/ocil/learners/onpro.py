@@ -61,7 +61,7 @@ from ocil.settings import setting
 
 @dataclass(frozen=True)
 class OnproSettings(holistic.HolisticSettings):
-    prototype_tau: float = setting(0.5, above=0)
+    prototype_tau: float = setting(0.5, above=0, search=(0.1, 1.0))
     """Temperature of the prototypes' equilibrium."""
     guided: float = setting(0.1, high=1)
     """Share of the replayed images that are chosen by prototypes (alpha)."""

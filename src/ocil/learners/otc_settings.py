@@ -29,7 +29,7 @@ PreserveForm = Literal[
 class OtcSettings(MixtureSettings, Settings):
     shrinkage: float = setting(0.9, high=1)
     """Share of the pooled variance in every component's, when reading."""
-    preserve: float = 0.5
+    preserve: float = setting(0.5, search=(0.05, 2.0))
     """Weight of Dynamic Preservation; 0 leaves it out."""
     preserve_form: PreserveForm = setting("balanced", was=("preserve_features",))
     """Ours, with positives and equal classes; the paper's Eq. 10 (printed); the same without the
@@ -37,13 +37,13 @@ class OtcSettings(MixtureSettings, Settings):
     feature of each other class, with their mean or their sum."""
     features: Literal["unit", "raw"] = "unit"
     """What the mixtures describe: features of unit length, or as the net gives them."""
-    tau: float = setting(0.2, above=0)
+    tau: float = setting(0.2, above=0, search=(0.05, 1.0))
     """Temperature of Dynamic Preservation."""
     asymmetric: bool = False
     """Cross-entropy of stream images over the classes of their batch only, as in ER-ACE."""
     fused: bool = True
     """One pass for cross-entropy and Dynamic Preservation, or a pass for each."""
-    distill: float = 0.0
+    distill: float = setting(0.0, search=(0.0, 3.0))
     """Weight of distillation from the averaged weights."""
     views: int = setting(1, low=1)
     """Views of each stream image in a gradient step; of several the last is not augmented."""

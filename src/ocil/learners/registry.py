@@ -10,6 +10,7 @@ import functools
 import importlib
 import json
 import pkgutil
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 from importlib.resources import files
@@ -71,12 +72,15 @@ def get(method: str) -> type[Learner]:
     for entry in _foreign():
         if entry.name == method:
             return entry.load()
-    if method not in names():
-        known = ", ".join(names())
-        raise OcilError(f"Unknown method '{method}'.{suggest(method, names())} Known: {known}.")
-    module = importlib.import_module(f"ocil.learners.{method.replace('-', '_')}")
-    found = [v for v in vars(module).values() if getattr(v, "method", None) == method]
-    return found[0]
+    place = f"ocil.learners.{method.replace('-', '_')}"
+    # Looking through the folder takes longer than all else that a large study asks.
+    if place not in sys.modules and method in names():
+        importlib.import_module(place)
+    for value in vars(sys.modules[place]).values() if place in sys.modules else ():
+        if getattr(value, "method", None) == method:
+            return value
+    known = ", ".join(names())
+    raise OcilError(f"Unknown method '{method}'.{suggest(method, names())} Known: {known}.")
 
 
 def info(method: str) -> Method:

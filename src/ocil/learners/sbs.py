@@ -45,7 +45,7 @@ from ocil.errors import OcilError
 from ocil.learners.learner import Report
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import policies
-from ocil.settings import Settings
+from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
 MAX_COMPARED = 64  # images of a class whose speeds are ranked
@@ -54,9 +54,9 @@ MIN_RATED = 5  # reliable ones among them, or there is no ranking
 
 @dataclass(frozen=True)
 class SbsSettings(Settings):
-    quick: float = 0.2
+    quick: float = setting(0.2, search=(0.05, 0.5))
     """Share of a class, the most quickly learned, that leaves the memory first (q)."""
-    slow: float = 0.2
+    slow: float = setting(0.2, search=(0.05, 0.5))
     """Share of a class, the most slowly learned, that leaves the memory first (s)."""
     enough: int = 4
     """Looks at an image after which its speed counts."""

@@ -48,7 +48,7 @@ from ocil.stream import Batch
 
 @dataclass(frozen=True)
 class ScrSettings(Settings):
-    tau: float = setting(0.07, above=0)
+    tau: float = setting(0.07, above=0, search=(0.03, 0.5))
     """Temperature of the contrastive loss."""
     projection: int = setting(128, low=1)
     """Size of the projected features."""

@@ -43,7 +43,7 @@ _NEVER = 2**62
 class MixtureSettings(Checked):
     """How each class's mixture is kept; units are relative, so the feature scale plays no part."""
 
-    components: int = setting(4, low=1)
+    components: int = setting(4, low=1, search=(1, 2, 4, 8))
     """Centroids a class (K)."""
     objective: Objective = setting("sinkhorn", was=("fit", "average"))
     """What moves the mixtures, at every batch: sinkhorn (ours), dual (the paper's), debiased, nll,

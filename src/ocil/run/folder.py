@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import shlex
@@ -33,8 +34,9 @@ class Plan:
     settings: Settings
     preset: str = "default"
     study: str | None = None
+    trials: int | None = None  # made on held-out images to choose these settings, where known
 
-    @property
+    @functools.cached_property
     def job(self) -> str:
         return job_id(registry.info(self.method), to_mapping(self.settings))
 
@@ -84,6 +86,7 @@ class RunFolder:
         self.check_free()
         files.make_folder(self.path)
         content = {"schema": SCHEMA, "method": plan.method, "preset": plan.preset}
+        content |= {} if plan.trials is None else {"trials": plan.trials}
         content |= {"study": plan.study, "settings": to_mapping(plan.settings)}
         files.write_atomic(self.settings, json.dumps(content, indent=1).encode())
 
@@ -99,10 +102,12 @@ class RunFolder:
                 raise OcilError(f"{self.settings} was made by a newer ocil; upgrade ocil.")
             values = registry.upgraded(content["method"], content["settings"])
             settings = registry.make_settings(content["method"], values, str(self.settings))
-            preset, study = content["preset"], content["study"]
+            preset, study, trials = content["preset"], content["study"], content.get("trials")
             if not isinstance(preset, str) or not isinstance(study, str | None):
                 raise TypeError("preset and study must be text")
-            return Plan(content["method"], settings, preset, study)
+            if type(trials) not in (int, type(None)):
+                raise TypeError("trials must be a number")
+            return Plan(content["method"], settings, preset, study, trials)
 
     def remember(self, own: OwnData) -> None:
         """Where data of your own were, for `ocil resume`."""

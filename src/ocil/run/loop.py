@@ -21,7 +21,8 @@ from ocil.run import checkpoint, latentfile, latents, record
 from ocil.run.display import Display
 from ocil.run.evaluate import KeptFeatures, evaluate
 from ocil.run.folder import Plan, RunFolder
-from ocil.run.process import check_sound, is_due, set_threads, stop_requests
+from ocil.run.process import check_sound, is_due, set_threads
+from ocil.run.signals import stop_requests
 from ocil.session import Session
 from ocil.stream import BatchIndex, Stream, probe_indices
 

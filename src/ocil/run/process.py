@@ -1,15 +1,11 @@
-"""What learning asks of its process: threads, forks, signals, and numbers that are numbers."""
+"""What learning asks of its process: threads, memory, and numbers that are numbers."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -70,22 +66,3 @@ def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
             f"{found[0].upper()}{found[1:]} by step {session.step}; lower --lr, it is "
             f"{session.settings.lr:g} (the checkpoints from before are kept)."
         )
-
-
-@contextmanager
-def stop_requests(numbers: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> Iterator[list[int]]:
-    """Collect signals while this is active, so that a step is always finished first."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        numbers = ()  # not ours to catch
-    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in numbers}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def interrupts_between_steps() -> AbstractContextManager[list[int]]:
-    """Collect Ctrl-C, to be obeyed when a step is over; where it is ignored, it stays so."""
-    return stop_requests([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])

@@ -35,7 +35,7 @@ _REQUIRED: dict[type, str] = {
 }
 _OPTIONAL: dict[type, str] = {  # may be absent or null
     str: "preset study data_fingerprint job processor commit stream_sha256 state_sha256",
-    int: "memory epochs steps gradient_steps_per_batch bytes_held",
+    int: "memory epochs trials steps gradient_steps_per_batch bytes_held",
     float: "seconds images_per_second backbone_images_per_step peak_memory_mb",
     bool: "dirty",
     dict: "versions",

@@ -31,6 +31,7 @@ def describe(plan: Plan, own: OwnData | None = None) -> dict[str, Any]:
         "method": plan.method,
         "preset": plan.preset,
         "study": plan.study,
+        **({} if plan.trials is None else {"trials": plan.trials}),
         "data": s.data,
         "split": "validation" if s.validate else "test",
         "memory": s.memory,

@@ -8,8 +8,9 @@
     memory = [500, 1500]
     seed = [0, 1, 2]
 
-A job is known by the sha256 of its settings, so a job that occurs twice is run once and a finished
-one is never run again.
+`trials = 30` beside the name says how many trials on held-out images chose these settings; it goes
+into the records. A job is known by the sha256 of its settings, so a job that occurs twice is run
+once and a finished one is never run again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,13 @@ def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[
             hint = suggest(str(path), known) or f" Shipped: {', '.join(known)}."
             raise OcilError(f"There is no study '{path}'.{hint} Or give a .toml file.")
         path = known[str(path)]
-    content, keys = read_toml(path), ("name", "base", "grid")
+    content, keys = read_toml(path), ("name", "trials", "base", "grid")
     for key in sorted(content.keys() - set(keys)):
         raise OcilError(f"Unknown key '{key}' in {path}.{suggest(key, keys)}")
     name, base = content.get("name", path.stem), content.get("base", {})
-    grids = content.get("grid", [])
+    grids, trials = content.get("grid", []), content.get("trials")
+    if trials is not None and (type(trials) is not int or not 0 <= trials < 2**31):
+        raise OcilError(f"The key trials of {path} must be a number of trials, such as 30.")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise OcilError(f"The name of {path} must be lower-case letters, digits and dashes.")
     if not isinstance(grids, list) or not grids:
@@ -74,8 +77,9 @@ def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[
     groups = {*base, *(key for grid in grids for key in grid)} - {*fields_of(Settings)}
     grids = [dotted(base, groups) | dotted(grid, groups) for grid in grids]
     if preset is not None or changes:
-        given = [_read_change(change) for change in changes]
-        name = _cut(NOT_NAME.sub("-", "-".join([name, *filter(None, [preset]), *changes])))
+        given = [read_change(change) for change in changes]
+        trials = None  # they were made for other settings
+        name = cut("-".join([name, *filter(None, [preset]), *changes]))
         grids = [own for grid in grids if (own := _changed(grid, preset, dict(given)))]
         if not grids:
             wanted = [f"setting {key}" for key, _ in given] + [f"preset {preset}"] * bool(preset)
@@ -92,28 +96,28 @@ def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[
     plans: dict[str, Plan] = {}
     for grid in grids:
         for values in _combinations(grid):
-            plan = _plan(values, name, path)
+            plan = replace(_plan(values, name, path), trials=trials)
             plans.setdefault(plan.job, plan)
     if not plans:
         raise OcilError(f"{path} describes no job: a list in its [[grid]] is empty; fill it.")
     return Study(name, list(plans.values()))
 
 
-def _cut(name: str) -> str:
+def cut(name: str) -> str:
     """A name of at most 64 letters; a longer one ends in what tells it from others."""
-    name = name.lower().strip("-")
+    name = NOT_NAME.sub("-", name).lower().strip("-")
     return name if len(name) <= 64 else f"{name[:55]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _read_change(text: str) -> tuple[str, Any]:
+def read_change(text: str, flag: str = "--set") -> tuple[str, Any]:
     """A setting and its value, written as in TOML; a word needs no quotes.
 
-    >>> _read_change("tau=0.5"), _read_change("components=[1, 4]"), _read_change("choice=random")
+    >>> read_change("tau=0.5"), read_change("components=[1, 4]"), read_change("choice=random")
     (('tau', 0.5), ('components', [1, 4]), ('choice', 'random'))
     """
     name, given, value = text.partition("=")
     if not given or not name:
-        raise OcilError(f"--set {text} names no value; write it as --set tau=0.5.")
+        raise OcilError(f"{flag} {text} names no value; write it as {flag} NAME=VALUE.")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,136 +1,96 @@
-"""Run jobs on this machine: one process a job, as many at a time as asked for.
-
-Each job is `ocil resume FOLDER`: a folder that holds settings only is started, one with a
-checkpoint is continued. A worker that is killed is started again and goes on from there. A job
-that another process works on is left to it: two studies with the same OUT share their jobs.
-"""
+"""Jobs on this machine: one process each. Workers of clusters carry theirs out the same way."""
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from ocil.errors import Busy, OcilError, Stopped
-from ocil.run.folder import Plan, RunFolder
-from ocil.run.process import stop_requests
-from ocil.run.reading import read_record
+from ocil.study.jobs import POLL, Ended, Job
 
-MAX_ATTEMPTS = 5
-POLL = 0.2  # seconds
 MAX_ERRORS = 2000  # bytes of a worker's complaints that are looked at: the last line counts
-BUSY = "(another process is working on it)"
 
 
-@dataclass
-class Job:
-    plan: Plan
-    folder: Path
-    expected: float | None = None  # seconds
-    state: str = "waiting"  # waiting, running, finished, failed
-    message: str = ""
-    attempts: int = 0
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    errors: IO[bytes] | None = field(default=None, repr=False)  # what the worker complains of
+class Process:
+    """`ocil resume FOLDER` as a process of its own."""
+
+    def __init__(
+        self, folder: str, data_dir: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        words = [sys.executable, "-m", "ocil", "resume", folder]
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
+        self.end: Ended | None = None
+        self.process = subprocess.Popen(
+            [*words, "--data-dir", data_dir] if data_dir else words,
+            stdout=subprocess.DEVNULL,
+            stderr=self.errors,  # a pipe would fill up and block a worker that complains a lot
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,  # Ctrl-C reaches the study first, which then asks its workers
+        )
+
+    def ended(self) -> Ended | None:
+        if self.end is None and (code := self.process.poll()) is not None:
+            size = self.errors.seek(0, os.SEEK_END)
+            self.errors.seek(max(0, size - MAX_ERRORS))
+            lines = self.errors.read().decode(errors="replace").strip().splitlines()
+            self.errors.close()
+            self.end = Ended(code, lines[-1] if lines else "")
+        return self.end
+
+    def stop(self) -> None:
+        self.process.terminate()
+
+    def wait(self) -> None:
+        self.process.wait()
+        self.ended()
 
 
-def run_jobs(
-    jobs: list[Job], workers: int, data_dir: Path | None, watch: Callable[[list[Job]], None]
-) -> None:
-    """Run all waiting jobs; `watch` is called a few times a second with all of them."""
-    with stop_requests() as asked:
-        try:
-            while any(job.state in ("waiting", "running") for job in jobs):
-                for job in jobs:
-                    if job.state == "running":
-                        _check_worker(job)
-                free = workers - sum(job.state == "running" for job in jobs)
-                for job in [job for job in jobs if job.state == "waiting"]:
-                    if free > 0 and _claim(job):
-                        _start(job, data_dir)
-                        free -= 1
-                watch(jobs)
-                if asked:
-                    raise Stopped(asked[0], "Stopped; the same command continues the study.")
-                time.sleep(POLL)
-        finally:
-            _stop_workers(jobs)
+class Local:
+    """So many processes at a time."""
+
+    def __init__(self, workers: int, data_dir: Path | None) -> None:
+        self.workers, self.data_dir = workers, data_dir
+
+    def room(self, running: Sequence[Job]) -> int:
+        return self.workers - len(running)
+
+    def start(self, jobs: Sequence[Job]) -> list[Process]:
+        return [Process(**order(job, self.data_dir)) for job in jobs]
+
+    def pause(self, running: Sequence[Job]) -> None:
+        time.sleep(POLL)
+
+    def close(self) -> None:
+        """Nothing was taken."""
 
 
-def _claim(job: Job) -> bool:
-    """Make the folder of a waiting job; False where another process has it or has finished it."""
-    folder = RunFolder(job.folder)
-    job.message = ""
-    try:
-        with folder.locked():
-            if not folder.settings.exists():
-                folder.create(job.plan)
-    except Busy:
-        job.message = BUSY
-        return False
-    try:
-        if folder.record.exists() and read_record(folder.record):
-            _finish(job)
-    except OcilError:
-        pass  # the worker will say what is wrong with it
-    return job.state == "waiting"
-
-
-def _start(job: Job, data_dir: Path | None) -> None:
-    words = [sys.executable, "-m", "ocil", "resume", str(job.folder)]
-    if data_dir:
-        words += ["--data-dir", str(data_dir)]
-    job.state, job.attempts = "running", job.attempts + 1
+def order(job: Job, data_dir: Path | None) -> dict[str, Any]:
+    """What a worker anywhere is told, as plain data: JSON, never objects."""
     threads = str(job.plan.settings.threads)
-    limits = {} if threads == "auto" else {"OMP_NUM_THREADS": threads}
-    job.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed when the worker has ended
-    job.process = subprocess.Popen(
-        words,
-        stdout=subprocess.DEVNULL,
-        stderr=job.errors,  # a pipe would fill up and block a worker that complains a lot
-        env=os.environ | limits,
-        start_new_session=True,  # Ctrl-C reaches the study first, which then asks its workers
-    )
+    environment = {} if threads == "auto" else {"OMP_NUM_THREADS": threads}
+    if data_dir is None and (place := os.environ.get("OCIL_DATA")):
+        environment["OCIL_DATA"] = str(Path(place).absolute())
+    return {
+        "folder": str(job.folder.absolute()),
+        "data_dir": str(data_dir.absolute()) if data_dir else None,
+        "environment": environment,
+    }
 
 
-def _check_worker(job: Job) -> None:
-    """Notice that a worker has ended, and how."""
-    if not job.process or not job.errors or (code := job.process.poll()) is None:
-        return
-    size = job.errors.seek(0, os.SEEK_END)
-    job.errors.seek(max(0, size - MAX_ERRORS))
-    lines = job.errors.read().decode(errors="replace").strip().splitlines()
-    job.errors.close()
-    if code == 0:
-        _finish(job)
-    elif code == Busy.exit_code:  # another process was quicker
-        job.state, job.message, job.attempts = "waiting", BUSY, job.attempts - 1
-    elif (code < 0 or code > 128) and job.attempts < MAX_ATTEMPTS:  # by a signal, asked or not
-        job.state = "waiting"
-    else:
-        job.state, job.message = "failed", lines[-1] if lines else f"exit code {code}"
-
-
-def _finish(job: Job) -> None:
-    job.state = "finished"
-    # The record is what a study is for; the checkpoints of a large grid fill disks.
-    shutil.rmtree(RunFolder(job.folder).checkpoints, ignore_errors=True)
-
-
-def _stop_workers(jobs: list[Job]) -> None:
-    """Ask running workers to write a checkpoint and stop, and wait for them."""
-    running = [job for job in jobs if job.state == "running"]
-    for job in running:
-        if job.process:
-            job.process.terminate()
-    for job in running:
-        if job.process and job.errors:
-            job.process.wait()
-            job.errors.close()
+def carry_out(job: str) -> str:
+    """On a worker of a cluster: from an order as JSON to the end of its process as JSON."""
+    process = Process(**json.loads(job))
+    try:
+        while (end := process.ended()) is None:
+            time.sleep(POLL / 4)
+    except KeyboardInterrupt:  # the study was stopped
+        process.stop()
+        process.wait()
+        raise
+    return json.dumps(end)
