@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from ocil import modelfile, samples
+from ocil.answers import Answers
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
-from ocil.estimator import Estimator, feature_names, not_fitted
+from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
+from ocil.labels import Label
 from ocil.learners import registry
 from ocil.learners.learner import Report
 from ocil.modelfile import Learned
@@ -24,18 +26,15 @@ from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
 from ocil.settings import to_mapping
 
-MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 
-
-class Classifier(Estimator):
+class Classifier(Answers):
     """Learns from a stream in which new classes keep arriving, with scikit-learn's method names.
 
     Exceptions to scikit-learn's conventions: `classes_` is in order of arrival, not sorted, and so
     are the columns of `predict_proba`; `fit` makes a single pass over the data, in their order;
-    inputs may be images; labels are integers or text, never floats; a data frame's columns must
-    have the same names in all calls; settings beyond the signature (lr=..., augment=...) are
-    parameters like the others and are checked when learning starts; probabilities are the softmax
-    of the read-out's scores, not calibrated.
+    inputs may be images; a data frame's columns must have the same names in all calls; settings
+    beyond the signature (lr=..., augment=...) are parameters like the others and are checked when
+    learning starts; probabilities are the softmax of the read-out's scores, not calibrated.
 
     >>> import numpy as np, ocil
     >>> x, y = np.eye(4, dtype=np.float32).repeat(10, 0), np.arange(4).repeat(10)
@@ -121,7 +120,7 @@ class Classifier(Estimator):
             self._learn(now, *now.pending, whole=self.pending_)
         return self
 
-    def _learn(self, now: Learned, x: torch.Tensor, labels: list[int | str], whole: int) -> None:
+    def _learn(self, now: Learned, x: torch.Tensor, labels: list[Label], whole: int) -> None:
         """Learn the first `whole` samples in batches; the others wait."""
         waiting, report, session = now.pending, {}, now.session
         size, began = session.settings.batch, session.step
@@ -164,26 +163,6 @@ class Classifier(Estimator):
         else:
             self._learned = None
 
-    def _check_whole(self) -> None:
-        if self._torn:
-            raise OcilError(
-                f"Learning failed half-way in an earlier call ({self._torn}); load the model that "
-                "was saved before it."
-            )
-
-    def _items(self, X: Any) -> tuple[torch.Tensor, list[str] | None]:
-        """X as items like those learned before, and the names of its columns."""
-        now, names = self._learned, feature_names(X)
-        channels, form = (now.channels, now.form) if now else (self.channels, None)
-        x = torch.from_numpy(samples.items(X, channels, form))
-        known = now.names if now else None
-        if names and known and names != known:
-            raise BadInput(
-                "The feature names should match those that were passed during fit, in the same "
-                f"order: {', '.join(known[:5])} ..."
-            )
-        return x, known or names
-
     def _begin(self, shape: tuple[int, ...]) -> Session:
         """A session for items of this shape: defaults, what fits the items, what was given."""
         samples.check_channels(self.channels)
@@ -210,26 +189,6 @@ class Classifier(Estimator):
                 vectors = session.learner.features(x)["live"]
             if not bool(vectors.isfinite().all()):
                 raise BadInput("The module given as net makes NaN or infinite vectors of X.")
-
-    def scores(self, X: Any, readout: str | None = None) -> np.ndarray:
-        """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
-        learner = self._fitted().session.learner
-        self._check_whole()
-        x, _ = self._items(X)
-        if readout is not None and readout not in learner.readouts():
-            raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
-        size = max(1, min(500, MAX_SCORES // (8 * learner.classes)))
-        return torch.cat([learner.scores(part, readout).cpu() for part in x.split(size)]).numpy()
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest label of each item (n,)."""
-        return self.classes_[self.scores(X).argmax(1)]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Softmax of the scores (n, classes), columns in the order of `classes_`."""
-        scores = torch.from_numpy(self.scores(X)).double()
-        scores = scores.masked_fill((scores == -torch.inf).all(1, keepdim=True), 0.0)
-        return scores.softmax(1).numpy()
 
     def save(self, path: str | Path, *, memory: bool = True) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.

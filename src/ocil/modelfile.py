@@ -29,6 +29,7 @@ from torch import nn
 
 from ocil import nets, samples
 from ocil.errors import OcilError, refusing
+from ocil.labels import Label
 from ocil.learners import registry
 from ocil.learners.parts import strip_prefix
 from ocil.nets.foreign import Foreign, offering
@@ -58,8 +59,8 @@ class Learned:
     form: Form
     channels: Channels
     names: list[str] | None = None  # of a data frame's columns
-    pending: tuple[torch.Tensor, list[int | str]] | None = None
-    counts: Counter[int | str] = field(default_factory=Counter)
+    pending: tuple[torch.Tensor, list[Label]] | None = None
+    counts: Counter[Label] = field(default_factory=Counter)
     unfinished: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By data: where `ocil learn` is in them."""
 

@@ -15,7 +15,7 @@ import torch
 
 from ocil import rng
 from ocil.errors import OcilError, refusing
-from ocil.labels import LabelMap
+from ocil.labels import Label, LabelMap
 from ocil.learners import registry
 from ocil.learners.learner import Learner
 from ocil.learners.parts import strip_prefix
@@ -69,7 +69,7 @@ class Session:
     def learn(
         self,
         x: np.ndarray | torch.Tensor,
-        labels: Sequence[int | str],
+        labels: Sequence[Label],
         *,
         task: int | None = None,
         epoch: int = 0,
@@ -85,7 +85,7 @@ class Session:
         self.step += 1
         return report
 
-    def _check(self, x: torch.Tensor, labels: Sequence[int | str]) -> None:
+    def _check(self, x: torch.Tensor, labels: Sequence[Label]) -> None:
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise OcilError(
                 f"A batch has shape {tuple(x.shape)}; give one or more items of {self.shape}."
@@ -172,7 +172,7 @@ class WayBack:
 
     def __init__(self) -> None:
         self._copy: State | None = None
-        self._batches: list[tuple[torch.Tensor, list[int | str]]] = []
+        self._batches: list[tuple[torch.Tensor, list[Label]]] = []
         self._none = False
 
     def mark(self, session: Session) -> int:
@@ -188,7 +188,7 @@ class WayBack:
             self._none = self._copy is None  # states only grow
         return len(self._batches)
 
-    def add(self, x: torch.Tensor, labels: list[int | str]) -> None:
+    def add(self, x: torch.Tensor, labels: list[Label]) -> None:
         if self._copy is not None:
             self._batches.append((x, labels))
 
