@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import modelfile, samples
+from ocil import corrections, modelfile, samples
 from ocil.answers import Answers
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
@@ -18,10 +19,9 @@ from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
 from ocil.labels import Label
 from ocil.learners import registry
-from ocil.learners.learner import Report
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.process import fault, interrupts_between_steps
+from ocil.run.process import check_call, interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
 from ocil.settings import to_mapping
@@ -120,6 +120,52 @@ class Classifier(Answers):
             self._learn(now, *now.pending, whole=self.pending_)
         return self
 
+    def forget(self, label: Label) -> Classifier:
+        """Forget a class: its memory, mixture, mean, head row and count; its name is free.
+
+        >>> x, y = np.eye(3, dtype=np.float32).repeat(10, 0), np.arange(3).repeat(10)
+        >>> Classifier("slda", net="identity").partial_fit(x, y).forget(1).classes_.tolist()
+        [0, 2]
+
+        What all classes share keeps a trace of it: trained weights, and the covariance within
+        classes; `forget_samples` with all its samples takes it out of the covariance as well.
+        """
+        return self._correct(lambda now: corrections.forget(now, label))
+
+    def forget_samples(self, X: Any, y: Any) -> Classifier:
+        """Take samples back, given as they were learned: out of memory, counts and exact sums.
+
+        The sums of slda, ncm, ranpac, fecam and of the anchor are then those of a model that never
+        saw them; a class without samples is forgotten. Trained weights and mixtures keep a trace.
+        """
+        x, _ = self._items(X)
+        labels = samples.labels(y, len(x), [])
+        return self._correct(lambda now: corrections.forget_samples(now, x, labels))
+
+    def relabel(self, X: Any, y: Any, new: Any) -> Classifier:
+        """Samples that were learned with labels y have the labels `new`, old or unheard of.
+
+        >>> x, y = np.eye(2, dtype=np.float32).repeat(10, 0), ["cat"] * 10 + ["dog"] * 10
+        >>> model = Classifier("slda", net="identity").partial_fit(x, y)
+        >>> model.relabel(x[:2], ["cat"] * 2, ["dog"] * 2).counts_
+        {'cat': 8, 'dog': 12}
+        """
+        x, _ = self._items(X)
+        labels = samples.labels(y, len(x), [])
+        return self._correct(lambda now: corrections.relabel(now, x, labels, new))
+
+    def _correct(self, correction: Callable[[Learned], None]) -> Classifier:
+        """Take something back; a classifier that has nothing left is as new."""
+        self._check_whole()
+        if (now := self._learned) is None:
+            raise not_fitted("This Classifier is not fitted yet: there is nothing to take back.")
+        correction(now)
+        self._way_back = WayBack()
+        if not now.session.labels.classes:
+            now.session, self._restart = self._begin(now.form.shape), True
+            self._learned = now if now.pending else None
+        return self
+
     def _learn(self, now: Learned, x: torch.Tensor, labels: list[Label], whole: int) -> None:
         """Learn the first `whole` samples in batches; the others wait."""
         waiting, report, session = now.pending, {}, now.session
@@ -138,14 +184,14 @@ class Classifier(Answers):
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
             if whole:
-                _check_sound(session, report)
+                check_call(session, report)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             now.pending, now.counts = waiting, counts
             self._go_back(now, began, mark, error)
             if not isinstance(error, OcilError):
-                _check_sound(session, {}, error)
+                check_call(session, {}, error)
             raise
         self._way_back.done()
         if whole < len(labels):
@@ -243,12 +289,3 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     model = Classifier(session.method, channels=learned.channels, **params)
     model._learned = learned
     return model
-
-
-def _check_sound(session: Session, report: Report, error: BaseException | None = None) -> None:
-    """Refuse a step that has ruined something; it is also the true cause of an `error`."""
-    if found := fault(session, report):
-        raise OcilError(
-            f"With lr {session.settings.lr:g} {found}; nothing of this call was kept. Make a "
-            "classifier with a lower lr."
-        ) from error

@@ -35,6 +35,13 @@ class LabelMap:
             self.classes.append(label)
         return [self._ids[label] for label in labels]
 
+    def forget(self, label: Label) -> int:
+        """Take a label out and return the id it had; the ids after it move down by one."""
+        gone = self._ids[label]
+        self.classes.pop(gone)
+        self._ids = {label: i for i, label in enumerate(self.classes)}
+        return gone
+
     def decode(self, ids: Iterable[int]) -> list[Label]:
         return [self.classes[i] for i in ids]
 

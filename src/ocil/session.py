@@ -95,6 +95,19 @@ class Session:
         if x.is_floating_point() and not bool(x.isfinite().all()):
             raise OcilError("A batch holds NaN or infinite values; take such items out.")
 
+    def forget(self, label: Label) -> None:
+        """Take a class out; its label is free."""
+        self.learner.forget(self.labels.forget(label))
+
+    def remove(self, x: torch.Tensor, labels: Sequence[Label]) -> None:
+        """Take samples x (n, ...) back that were learned with these labels."""
+        self.learner.remove(x, torch.tensor(self.labels.encode(labels)))
+
+    def relabel(self, x: torch.Tensor, labels: Sequence[Label], new: Sequence[Label]) -> None:
+        """Samples that were learned with these labels have others."""
+        old = torch.tensor(self.labels.encode(labels))
+        self.learner.relabel(x, old, torch.tensor(self.labels.encode(new)))
+
     def state(self, samples: bool = True) -> State:
         """`samples=False` leaves out what parts hold of the stream: memories are empty."""
         tensors = {f"learner.{k}": v for k, v in self.learner.state_dict(samples).items()}

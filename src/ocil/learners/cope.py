@@ -84,6 +84,7 @@ class Evolution(Values):
     """The prototypes (C, d), and how many images of each class were offered to the memory."""
 
     saved: ClassVar[tuple[str, ...]] = ("prototypes", "met")
+    by_class: ClassVar[tuple[str, ...]] = ("prototypes", "met")
 
     def __init__(self, dimension: int, device: torch.device) -> None:
         self.prototypes, self.met = torch.zeros(0, dimension, device=device), list[int]()

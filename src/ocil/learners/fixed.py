@@ -41,7 +41,7 @@ class FixedSettings(Settings):
 
 
 class FixedLearner(Learner[S]):
-    """A method writes `restart` and `count`, and its read-outs of the features "fixed"."""
+    """A method writes `restart`, `count`, `uncount`, and its read-outs of the features "fixed"."""
 
     memory_policy = "none"
     settings_type = FixedSettings
@@ -81,6 +81,24 @@ class FixedLearner(Learner[S]):
     def count(self, z: Tensor, y: Tensor) -> None:
         """Add features z (n, d) of classes y (n,) to the statistics."""
         raise NotImplementedError
+
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        """Take features z (n, d) of classes y (n,) back out of the statistics."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def recount(self) -> bool:
+        if held := self.encoder.again():
+            self.restart()
+            self.count(self.encoder.encode(held[0]), held[1])
+        return held is not None
+
+    @torch.no_grad()
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
+        z = self.encoder.encode(x)
+        self.uncount(z, y)
+        if new is not None:
+            self.count(z, new)
 
     @torch.no_grad()
     def step(self, batch: Batch) -> Report:

@@ -53,6 +53,9 @@ class Knn(FixedLearner[KnnSettings]):
     def count(self, z: Tensor, y: Tensor) -> None:
         """There are no statistics."""
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        """There are no statistics."""
+
     def held(self) -> tuple[Tensor, Tensor]:
         """Features and classes of the memory, kept until the next `learn`."""
         if "z" not in self.cache:

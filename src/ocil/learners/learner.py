@@ -91,11 +91,56 @@ class Learner(Generic[S]):
         """Learn one batch without a synchronisation of device and host."""
         raise NotImplementedError
 
+    # ---------------------------------------------------------------- taking back
+
+    def forget(self, label: int) -> None:
+        """Take class `label` out of every part; the ids above it move down by one.
+
+        What all classes share remains: trained weights, shared covariances, a finished encoder.
+        """
+        self.cache.clear()
+        self.parts.forget(label)
+        self.classes -= 1
+        self.known = self.classes
+        self.recount()
+
+    def remove(self, x: Tensor, y: Tensor) -> None:
+        """Take samples x (n, ...) of classes y (n,) back, out of memories and exact sums."""
+        self.cache.clear()
+        x, y = x.to(self.device), y.to(self.device)
+        for memory in self.memories:
+            memory.remove(x, y)
+        if not self.recount():
+            self.correct(x, y)
+
+    def relabel(self, x: Tensor, y: Tensor, new: Tensor) -> None:
+        """Samples x (n, ...) that were learned as of classes y (n,) are of classes `new` (n,)."""
+        self.add_classes(new)
+        x, y, new = x.to(self.device), y.to(self.device), new.to(self.device)
+        for memory in self.memories:
+            memory.relabel(x, y, new)
+        self.correct(x, y, new)
+
+    @property
+    def memories(self) -> list[Memory]:
+        return [part for part in self.parts.values() if isinstance(part, Memory)]
+
+    def recount(self) -> bool:
+        """Make exact sums anew where all samples are still held; says whether that is so."""
+        return False
+
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
+        """Subtract samples from exact sums; count them under classes `new` (n,) if given."""
+
+    # ---------------------------------------------------------------- tasks
+
     def begin_task(self, task: int) -> None:
         """Called before the first batch of a task where `needs_tasks` is set."""
 
     def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         """Called after the last batch of a task where `needs_tasks` is set; redone after a kill."""
+
+    # ---------------------------------------------------------------- reading
 
     def features(self, x: Tensor) -> Features:
         """Features of raw images x (n, ...), in eval mode and without augmentation."""

@@ -76,6 +76,9 @@ class Slda(FixedLearner[FixedSettings]):
         if len(self.memory) and self.moments.until_due <= 0:
             self.moments.choose(*self.held_features())
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        self.moments.remove(z, y)
+
     def readouts(self) -> dict[str, Readout]:
         moments = self.moments
         return {self.own_readout: plain(moments.scores, lambda: at_means(moments.means))}

@@ -89,3 +89,14 @@ def stop_requests(numbers: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> I
 def interrupts_between_steps() -> AbstractContextManager[list[int]]:
     """Collect Ctrl-C, to be obeyed when a step is over; where it is ignored, it stays so."""
     return stop_requests([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])
+
+
+def check_call(
+    session: Session, report: dict[str, torch.Tensor], error: BaseException | None = None
+) -> None:
+    """Refuse a step that has ruined something; it is also the true cause of an `error`."""
+    if found := fault(session, report):
+        raise OcilError(
+            f"With lr {session.settings.lr:g} {found}; nothing of this call was kept. Make a "
+            "classifier with a lower lr."
+        ) from error
