@@ -1,7 +1,8 @@
-"""What a classifier says of items: scores, labels, probabilities."""
+"""What a classifier says of items: scores, labels, probabilities, and how foreign they are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,17 @@ from torch import Tensor
 from ocil import samples
 from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names
-from ocil.learners.learner import Learner
+from ocil.labels import Label
+from ocil.modelfile import Learned
 from ocil.samples import BadInput, Channels
 
 MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 PART = 120  # items scored together, at most
 TILE = 4  # items are scored in multiples of it
+FLAGGED = 0.05  # share of samples of known classes that are taken for unknown
+LOOK = 10  # batches from one look at samples as they come to the next
+LATEST = 200  # samples of such looks that are kept
+FEW = 20  # samples from which that can be told
 
 
 class Answers(Estimator):
@@ -50,11 +56,56 @@ class Answers(Estimator):
         x, _ = self._items(X)
         if readout is not None and readout not in learner.readouts():
             raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
-        return score_all(learner, x, readout).numpy()
+        return in_parts(lambda part: learner.scores(part, readout), x, learner.classes).numpy()
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest label of each item (n,)."""
-        return self.classes_[self.scores(X).argmax(1)]
+    def predict(self, X: Any, unknown: Label | None = None) -> np.ndarray:
+        """The likeliest label of each item (n,); `unknown`: the label for items of no class.
+
+        Those are the items whose `novelty` is above that of 95 % of samples of known classes, as
+        far as that is known from samples that were not learned.
+
+        >>> import numpy as np, ocil
+        >>> x = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+        >>> y = np.repeat(["low", "high"], 200)
+        >>> x[y == "high"] += 9
+        >>> model = ocil.Classifier("slda", net="identity").partial_fit(x, y)
+        >>> model.predict(np.float32([[0] * 4, [9] * 4, [9, 0, 0, 9]]), unknown="?").tolist()
+        ['low', 'high', '?']
+        """
+        found = self.classes_[self.scores(X).argmax(1)]
+        if unknown is None:
+            return found
+        samples.labels([unknown], 1, self.classes_[:1].tolist())
+        foreign = self.novelty(X) > self.novelty_threshold()
+        return np.array([unknown if f else a for a, f in zip(found.tolist(), foreign, strict=True)])
+
+    def novelty(self, X: Any) -> np.ndarray:
+        """How foreign each item is to all classes learned (n,), larger is stranger.
+
+        By exact statistics where the read-out has them (slda, the anchor): the Mahalanobis distance
+        to the nearest class, less that to all samples together. Otherwise by the largest score, or
+        minus the log-probability of the likeliest class.
+        """
+        learner = self._fitted().session.learner
+        self._check_whole()
+        return in_parts(learner.novelty, self._items(X)[0], learner.classes).numpy()
+
+    def novelty_threshold(self) -> float:
+        """What 95 % of samples of known classes stay below: held ones as if they had never come,
+        where exact statistics can tell, else the latest as they came, before they were learned."""
+        now = self._fitted()
+        self._check_whole()
+        learner = now.session.learner
+        left_out = learner.readouts()[learner.readout].left_out
+        if left_out and "novelty" not in learner.cache and (found := left_out()) is not None:
+            learner.cache["novelty"] = found
+        known = learner.cache.get("novelty", torch.tensor(now.arrivals))
+        if len(known) < FEW:
+            raise OcilError(
+                f"What is unknown cannot be told from {len(known)} samples; give {FEW} or more of "
+                "classes that were learned before."
+            )
+        return float(known.double().quantile(1 - FLAGGED))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Softmax of the scores (n, classes), columns in the order of `classes_`."""
@@ -63,14 +114,25 @@ class Answers(Estimator):
         return scores.softmax(1).numpy()
 
 
-def score_all(learner: Learner, x: Tensor, readout: str | None = None) -> Tensor:
-    """Scores (n, classes) of items x (n, ...), the bits of each whatever else is in the call.
+def in_parts(ask: Callable[[Tensor], Tensor], x: Tensor, classes: int) -> Tensor:
+    """Answers (n, ...) for items x (n, ...), the bits of each whatever else is in the call.
 
     Products of matrices take other paths for the rows left over by fours, so a part is filled up.
     """
-    most = MAX_SCORES // (8 * learner.classes)
+    most = MAX_SCORES // (8 * classes)
     found = []
     for part in x.split(max(TILE, min(PART, most // TILE * TILE))):
         spare = part[-1:].expand(-len(part) % TILE, *part.shape[1:])
-        found.append(learner.scores(torch.cat([part, spare]), readout)[: len(part)].cpu())
+        found.append(ask(torch.cat([part, spare]))[: len(part)].cpu())
     return torch.cat(found)
+
+
+def arrive(now: Learned, x: Tensor, labels: Sequence[Label]) -> list[float]:
+    """`arrivals` with the novelty of a batch that is about to be learned; every tenth is asked."""
+    session, known = now.session, set(now.session.labels.classes)
+    old = [i for i, label in enumerate(labels) if label in known]
+    learner = session.learner
+    if session.step % LOOK or not old or learner.readouts()[learner.readout].left_out:
+        return now.arrivals
+    found = learner.novelty(x[old])
+    return [*now.arrivals, *found[found.isfinite()].tolist()][-LATEST:]

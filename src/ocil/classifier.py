@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ocil import corrections, modelfile, samples
-from ocil.answers import Answers
+from ocil.answers import Answers, arrive
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
 from ocil.estimator import not_fitted
@@ -170,17 +170,18 @@ class Classifier(Answers):
         """Learn the first `whole` samples in batches; the others wait."""
         waiting, report, session = now.pending, {}, now.session
         size, began = session.settings.batch, session.step
-        counts = now.counts.copy()
+        counts, came = now.counts.copy(), now.arrivals
         mark = self._way_back.mark(session) if began and whole else 0
         try:
             with interrupts_between_steps() as asked:
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
+                    arrivals = arrive(now, x[start:end], labels[start:end])
                     report = session.learn(x[start:end], labels[start:end])
                     if began:
                         self._way_back.add(x[start:end], labels[start:end])
                     now.counts.update(labels[start:end])
-                    now.pending = None
+                    now.pending, now.arrivals = None, arrivals
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
             if whole:
@@ -188,7 +189,7 @@ class Classifier(Answers):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            now.pending, now.counts = waiting, counts
+            now.pending, now.counts, now.arrivals = waiting, counts, came
             self._go_back(now, began, mark, error)
             if not isinstance(error, OcilError):
                 check_call(session, {}, error)

@@ -34,6 +34,7 @@ from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.parts import Values
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments
+from ocil.moments.novelty import novelty
 
 MOST = 256  # features up to which each class has its own covariance
 
@@ -140,4 +141,6 @@ class Fecam(FixedLearner[FixedSettings]):
 
     def readouts(self) -> dict[str, Readout]:
         found = self.statistics
-        return {"distance": plain(found.scores, lambda: at_means(found.means))}
+        shared = isinstance(found, SharedMoments)
+        foreign = (lambda z: novelty(found, z)) if shared else None
+        return {"distance": plain(found.scores, lambda: at_means(found.means), novelty=foreign)}

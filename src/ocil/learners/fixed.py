@@ -132,6 +132,17 @@ def plain(
     scores: Callable[[Tensor], Tensor],
     centroids: Callable[[], Centroids] | None = None,
     needs_memory: bool = False,
+    novelty: Callable[[Tensor], Tensor] | None = None,
+    left_out: Callable[[], Tensor | None] | None = None,
 ) -> Readout:
-    """A read-out of the fixed features by a function of them."""
-    return Readout(lambda f: scores(f["fixed"]), lambda f: f["fixed"], centroids, needs_memory)
+    """A read-out of the fixed features by functions of them; scores that are distances unless
+    `novelty` is given."""
+    foreign = novelty or (lambda z: -scores(z).amax(1))
+    return Readout(
+        lambda f: scores(f["fixed"]),
+        lambda f: f["fixed"],
+        centroids,
+        needs_memory,
+        lambda f: foreign(f["fixed"]),
+        left_out,
+    )

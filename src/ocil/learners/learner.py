@@ -167,6 +167,14 @@ class Learner(Generic[S]):
         return self.all_scores(self.features(x), [name])[name]
 
     @torch.inference_mode()
+    def novelty(self, x: Tensor) -> Tensor:
+        """How foreign raw images are to all classes seen (n,), by the read-out that counts."""
+        features, readout = self.features(x), self.readouts()[self.readout]
+        if readout.novelty:
+            return readout.novelty(features)
+        return -readout.scores(features).log_softmax(1).amax(1)
+
+    @torch.inference_mode()
     def latent_points(self, x: Tensor) -> Tensor:
         """Features (n, d) of raw images as the read-out that counts sees them."""
         return self.readouts()[self.readout].points(self.features(x))

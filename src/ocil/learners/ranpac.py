@@ -27,6 +27,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ocil.learners.anchor import at_means
+from ocil.learners.fixed import plain
+from ocil.learners.readouts import Readout
 from ocil.learners.slda import Slda
 from ocil.moments import ClassMoments
 from ocil.moments.shrinkage import GRID, spectrum
@@ -77,3 +80,6 @@ class Ranpac(Slda):
     own_readout = "ridge"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     statistics = RidgeMoments
+
+    def readouts(self) -> dict[str, Readout]:
+        return {"ridge": plain(self.moments.scores, lambda: at_means(self.moments.means))}

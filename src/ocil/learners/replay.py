@@ -199,7 +199,9 @@ class ReplayLearner(Learner[S]):
             for space, model in self.spaces.items()
             for name, readout in self.readouts_in(space, model).items()
         }
-        return found | (self.anchor.readouts(self.learned_scores()) if self.anchor else {})
+        if self.anchor:
+            found |= self.anchor.readouts(self.learned_scores(), self.memory)
+        return found
 
     def learned_scores(self) -> Scores | None:
         """What `fused` joins to the anchor: log-probabilities by the head, averaged if it can be.
