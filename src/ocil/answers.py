@@ -83,8 +83,8 @@ class Answers(Estimator):
         """How foreign each item is to all classes learned (n,), larger is stranger.
 
         By exact statistics where the read-out has them (slda, the anchor): the Mahalanobis distance
-        to the nearest class, less that to all samples together. Otherwise by the largest score, or
-        minus the log-probability of the likeliest class.
+        to the nearest class, beside that to all samples together (`ocil.moments.novelty`).
+        Otherwise by the largest score, or minus the log-probability of the likeliest class.
         """
         learner = self._fitted().session.learner
         self._check_whole()

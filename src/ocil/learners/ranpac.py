@@ -82,4 +82,11 @@ class Ranpac(Slda):
     statistics = RidgeMoments
 
     def readouts(self) -> dict[str, Readout]:
-        return {"ridge": plain(self.moments.scores, lambda: at_means(self.moments.means))}
+        moments = self.moments
+
+        def novelty(z: Tensor) -> Tensor:
+            """Squared distance to the nearest target: |s|^2 + 1 - 2 max_c s_c."""
+            said = moments.scores(z)
+            return said.square().sum(1) + 1 - 2 * said.amax(1)
+
+        return {"ridge": plain(moments.scores, lambda: at_means(moments.means), novelty=novelty)}

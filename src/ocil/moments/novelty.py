@@ -1,10 +1,13 @@
 """How foreign a sample is to all classes, from their exact statistics.
 
-    novelty(x) = min_c |x - mu_c|^2_Sigma - |x - mu|^2_T
+    novelty(x) = near - far + max(0, near - 2 d),
+    near = min_c |x - mu_c|^2_Sigma,   far = |x - mu|^2_T
 
-the relative Mahalanobis distance (Ren et al. 2021, arXiv 2106.09022): far from every class, but not
-just far out where all of the stream is. mu and T are mean and covariance of all samples, shrunk as
-Sigma is. While there is one class both are the same, and the first term alone counts.
+near - far is the relative Mahalanobis distance (Ren et al. 2021, arXiv 2106.09022): far from every
+class, measured by how far all of the stream lies out there. mu and T are mean and covariance of all
+samples, shrunk as Sigma is. It looks along the directions in which classes differ, so with few
+classes it overlooks what is strange in all others: hence the last term, for samples at more than
+twice the distance that those of a class have on average. With one class near alone counts.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ def _spaces(moments: ClassMoments) -> list[tuple[Tensor, Tensor, Tensor]]:
     return found
 
 
-def _relative(distances: list[Tensor]) -> Tensor:
+def _relative(distances: list[Tensor], dim: int) -> Tensor:
     """(n, C) and perhaps (n, 1) -> (n,)."""
     near, *far = (own.amin(1) for own in distances)
-    return (near - far[0] if far else near).float()
+    return (near - far[0] + (near - 2 * dim).clamp(min=0) if far else near).float()
 
 
 @torch.inference_mode()
@@ -44,7 +47,7 @@ def novelty(moments: ClassMoments, z: Tensor) -> Tensor:
         x_white, m_white = _white(factor, x), _white(factor, means)
         squares = x_white.square().sum(1, keepdim=True) + m_white.square().sum(1)
         found.append(squares - 2 * x_white @ m_white.T)
-    return _relative(found)
+    return _relative(found, moments.dim)
 
 
 @torch.inference_mode()
@@ -78,4 +81,4 @@ def left_out(moments: ClassMoments, z: Tensor, y: Tensor) -> Tensor:
         apart = torch.where(mine, vv * (k / (k - 1)).square(), apart)
         along = torch.where(mine, vv * k / (k - 1), along)
         found.append((apart + b * along.square() / (1 - b * vv).clamp(min=1e-6)) * (n - 1) / n)
-    return _relative(found)
+    return _relative(found, moments.dim)
