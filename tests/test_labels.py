@@ -37,3 +37,10 @@ def test_numbers_of_numpy_become_plain_data() -> None:
 def test_a_label_that_is_no_whole_number_or_text_is_refused(label: Any) -> None:
     with pytest.raises(OcilError, match="labels must be whole numbers or text"):
         LabelMap().encode([label])
+
+
+def test_a_forgotten_label_is_free_and_later_ids_move_down() -> None:
+    labels = LabelMap(["a", "b", "c"])
+    assert labels.forget("b") == 1
+    assert labels.encode(["c", "b", "a"]) == [1, 2, 0]
+    assert labels.classes == ["a", "c", "b"]

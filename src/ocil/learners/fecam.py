@@ -23,6 +23,7 @@ factors one matrix a class.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -141,6 +142,5 @@ class Fecam(FixedLearner[FixedSettings]):
 
     def readouts(self) -> dict[str, Readout]:
         found = self.statistics
-        shared = isinstance(found, SharedMoments)
-        foreign = (lambda z: novelty(found, z)) if shared else None
+        foreign = partial(novelty, found) if isinstance(found, SharedMoments) else None
         return {"distance": plain(found.scores, lambda: at_means(found.means), novelty=foreign)}

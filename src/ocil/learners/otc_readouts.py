@@ -10,7 +10,6 @@ the linear head and similarity give to c.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil.learners.anchor import Scores
-from ocil.learners.readouts import Centroids, Features, Readout, unlikely
+from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.mixture import Mixtures
 
 if TYPE_CHECKING:
@@ -61,17 +60,17 @@ def readouts(otc: Otc) -> dict[str, Readout]:
         "log-density": lambda z: otc.mixtures.log_density(z),
         "similarity": similarity,
     }
-    found = {}
-    for name, way in ways.items():
-        scores = functools.partial(_by_points, way, unit)
-        found[name] = Readout(scores, unit, novelty=unlikely(scores))
-    return found | {"product": Readout(product, unit)}
 
+    def foreign(features: Features) -> Tensor:
+        """The distance to the nearest centroid, under the covariance that all share if it moves."""
+        nearest = full if otc.pooled.updates else ways["mahalanobis-1"]
+        return -nearest(unit(features)).amax(1)
 
-def _by_points(
-    way: Callable[[Tensor], Tensor], points: Callable[[Features], Tensor], features: Features
-) -> Tensor:
-    return way(points(features))
+    found = {
+        name: Readout(lambda f, way=way: way(unit(f)), unit, novelty=foreign)
+        for name, way in ways.items()
+    }
+    return found | {"product": Readout(product, unit, novelty=foreign)}
 
 
 def learned_scores(otc: Otc, head: Scores | None) -> Scores:

@@ -49,11 +49,6 @@ class Readout(NamedTuple):
     left_out: Callable[[], Tensor | None] | None = None  # the same of held samples, as if not held
 
 
-def unlikely(scores: Callable[[Features], Tensor]) -> Callable[[Features], Tensor]:
-    """Novelty by scores that are distances or densities: minus the largest."""
-    return lambda features: -scores(features).amax(1)
-
-
 def mean_centroids(z: Tensor, y: Tensor, classes: int) -> Centroids:
     """The mean of z (n, d) over each class in y (n,), one centroid for every class present."""
     counts = torch.bincount(y, minlength=classes)

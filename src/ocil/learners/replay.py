@@ -242,7 +242,7 @@ class ReplayLearner(Learner[S]):
                 self.cache[space] = class_means(self.features(x)[space], y, self.classes)
             return nearest_mean(z, self.cache[space])
 
-        return Readout(scores, unit, needs_memory=True)
+        return Readout(scores, unit, needs_memory=True, novelty=lambda f: -scores(f).amax(1))
 
     def memory_items(self) -> tuple[Tensor, Tensor]:
         """All images (m, ...) and class ids (m,) in the memory, which is not empty."""
