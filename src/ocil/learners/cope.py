@@ -98,6 +98,7 @@ class Evolution(Values):
         u = torch.rand(count, self.prototypes.shape[1], generator=generator)
         fresh = F.normalize(u, dim=1).to(self.prototypes.device)
         self.prototypes = torch.cat([self.prototypes, fresh])
+        self.met += [0] * count
 
     def move(self, z: Tensor, y: Tensor, inertia: float) -> None:
         """p_c <- m p_c + (1 - m) mean of z (n, d) of class c, for the classes in y (n,)."""
