@@ -73,3 +73,10 @@ def test_the_share_of_known_samples_that_is_flagged_is_5_percent() -> None:
     model = ocil.Classifier("slda", net="identity").partial_fit(X, ORDER)
     fresh = np.concatenate([points(c, 1000) for c in range(4)])
     assert 0.03 < (model.predict(fresh, unknown=-1) == -1).mean() < 0.07
+
+
+def test_fit_announces_classes_that_no_sample_has_come_of() -> None:
+    model = ocil.Classifier("er", width=8).fit(np.eye(4, dtype=np.float32), [0, 1, 2, 3])
+    assert model._fitted().arrivals == []
+    model.partial_fit(X[:10, :4], ORDER[:10])
+    assert model.classes_.tolist() == [0, 1, 2, 3]

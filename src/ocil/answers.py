@@ -129,10 +129,8 @@ def in_parts(ask: Callable[[Tensor], Tensor], x: Tensor, classes: int) -> Tensor
 
 def arrive(now: Learned, x: Tensor, labels: Sequence[Label]) -> list[float]:
     """`arrivals` with the novelty of a batch that is about to be learned; every tenth is asked."""
-    session, known = now.session, set(now.session.labels.classes)
-    old = [i for i, label in enumerate(labels) if label in known]
-    learner = session.learner
-    if session.step % LOOK or not old or learner.readouts()[learner.readout].left_out:
+    learner, old = now.session.learner, [i for i, own in enumerate(labels) if now.counts[own]]
+    if now.session.step % LOOK or not old or learner.readouts()[learner.readout].left_out:
         return now.arrivals
     found = learner.novelty(x[old])
     return [*now.arrivals, *found[found.isfinite()].tolist()][-LATEST:]
