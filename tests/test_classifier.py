@@ -243,8 +243,9 @@ bad_calls = st.one_of(
     st.tuples(st.just(GOOD), st.one_of(
         st.none(), st.just(LABELS[:-1]), st.just([*LABELS, 1]), st.just("012301230123"), st.just(5),
         st.lists(st.sampled_from([7, "x"]), min_size=12, max_size=12).filter(lambda y: "x" in y),
-        st.lists(st.sampled_from([7, 0.5, None, True, b"", (1,), 2**70, "\0", "\ud800", "x" * 2000],
-                 ), min_size=12, max_size=12).filter(lambda y: set(map(str, y)) != {"7"}))),
+        st.lists(st.sampled_from([7, 0.5, 1.0, np.nan, None, True, b"", (1,), 2**70, "\0", "\ud800",
+                                  "x" * 2000]), min_size=12, max_size=12)
+        .filter(lambda y: set(map(str, y)) != {"7"}))),
 )  # fmt: skip
 
 
@@ -355,21 +356,15 @@ def test_ctrl_c_waits_for_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> 
 # ------------------------------------------------------------------ conventions
 
 NOT_HELD = {
-    "check_classifiers_classes": "classes_ is in order of arrival",
-    "check_classifiers_train": "a single pass over few samples; classes_ is in order of arrival",
-    "check_classifiers_one_label": "see test_one_class_and_no_class",
     "check_dataframe_column_names_consistency": "names must match, no warning without names",
-    "check_dtype_object": "a ValueError of ours, no TypeError",
-    "check_estimators_nan_inf": "its labels are floats",
-    "check_supervised_y_2d": "labels are a list, no column",
-    "check_n_features_in_after_fitting": "n_features_in_ counts the numbers of an image too",
 }
 
 
-def test_scikit_learns_own_checks() -> None:
+@pytest.mark.parametrize("method", ["otc", "er", "slda"])
+def test_scikit_learns_own_checks(method: str) -> None:
     from sklearn.utils.estimator_checks import check_estimator
 
-    model = ocil.Classifier("er", memory=100, lr=1e-2, ema=0.0)
+    model = ocil.Classifier(method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it does not inherit from BaseEstimator
         results = check_estimator(
@@ -377,6 +372,41 @@ def test_scikit_learns_own_checks() -> None:
         )
     failed = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] == "failed"]
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [([2.0, 1.0], "f"), (np.array([2, 1], np.float32), "f"), ([True, False], "b"), ([2, 1], "i")],
+)
+def test_labels_keep_their_kind(tmp_path: Path, labels: Any, kind: str) -> None:
+    model = ocil.Classifier("er", **SMALL).partial_fit(GOOD, np.tile(labels, 6)).flush()
+    model.save(tmp_path / "m.ocil")
+    for one in (model, ocil.load(tmp_path / "m.ocil")):
+        assert one.classes_.tolist() == list(labels)
+        assert one.predict(GOOD).dtype.kind == one.classes_.dtype.kind == kind
+        with pytest.raises(OcilError, match=r"several kinds \(.* and str\)"):
+            one.partial_fit(GOOD[:1], ["x"])
+
+
+def test_a_column_of_labels_is_taken_with_scikit_learns_warning() -> None:
+    from sklearn.exceptions import DataConversionWarning
+
+    model = ocil.Classifier("er", **SMALL)
+    with pytest.warns(DataConversionWarning, match="column-vector") as caught:
+        model.partial_fit(GOOD, np.array(LABELS)[:, None])
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("given", [{"method": "otc"}, {"method": "knn"},
+                                   {"method": "otc", "net": "identity"}])  # fmt: skip
+def test_answers_do_not_depend_on_what_else_is_asked(given: dict[str, Any]) -> None:
+    x = np.random.default_rng(0).normal(size=(130, 20)).astype(np.float32)
+    model = ocil.Classifier(**given).partial_fit(x, np.arange(130) % 5)
+    whole = model.predict_proba(x)
+    for size in (1, 2, 3, 7, 31):
+        parts = [model.predict_proba(x[i : i + size]) for i in range(0, 130, size)]
+        assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_parameters_clone_and_pickle() -> None:

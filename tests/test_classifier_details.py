@@ -20,12 +20,17 @@ def test_there_is_nothing_to_save_before_anything_was_learned(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("items", "room", "parts"),
-    [(500, 1 << 24, [500]), (1001, 1 << 24, [500, 500, 1]), (25, 160, [10, 10, 5]), (2, 1, [1, 1])],
+    [
+        (240, 1 << 24, [120, 120]),
+        (241, 1 << 24, [120, 120, 4]),
+        (25, 160, [8, 8, 8, 4]),
+        (2, 1, [4]),
+    ],
 )
 def test_many_items_are_read_in_parts_for_which_there_is_room(
     monkeypatch: pytest.MonkeyPatch, items: int, room: int, parts: list[int]
 ) -> None:
-    monkeypatch.setattr("ocil.classifier.MAX_SCORES", room)  # eight for an item and a class
+    monkeypatch.setattr("ocil.answers.MAX_SCORES", room)  # eight for an item and a class
     x = np.random.default_rng(0).normal(size=(items, 3)).astype(np.float32)
     model = Classifier("er", batch=2).partial_fit(x[:2], [0, 1])
     learner = model._fitted().session.learner

@@ -33,7 +33,14 @@ def test_numbers_of_numpy_become_plain_data() -> None:
     assert labels.encode([2, 4]) == [1, 0]
 
 
-@pytest.mark.parametrize("label", [1.5, None, True, np.float32(2.5), b"a"])
-def test_a_label_that_is_no_integer_or_text_is_refused(label: Any) -> None:
-    with pytest.raises(OcilError, match="labels must be integers or text"):
+@pytest.mark.parametrize("label", [1.5, None, np.nan, np.float32(2.5), b"a"])
+def test_a_label_that_is_no_whole_number_or_text_is_refused(label: Any) -> None:
+    with pytest.raises(OcilError, match="labels must be whole numbers or text"):
         LabelMap().encode([label])
+
+
+def test_a_forgotten_label_is_free_and_later_ids_move_down() -> None:
+    labels = LabelMap(["a", "b", "c"])
+    assert labels.forget("b") == 1
+    assert labels.encode(["c", "b", "a"]) == [1, 2, 0]
+    assert labels.classes == ["a", "c", "b"]

@@ -402,6 +402,7 @@ READERS = (
 
 def _answers(folder: Path) -> str:
     import ocil
-    from ocil.commands.model import _array
+    from ocil.commands.items import read_files
 
-    return str(ocil.load(folder / "a.ocil").predict_proba(_array(folder / "a.npy")))
+    model = ocil.load(folder / "a.ocil")
+    return str(model.predict_proba(read_files(model, [folder / "a.npy"])[0]))

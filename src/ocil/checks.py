@@ -205,11 +205,43 @@ def a_new_class_in_the_middle_of_a_task(kind: Kind) -> None:
     assert session.learner.scores(images([5])).shape == (1, 3)
 
 
+def forgets_a_class(kind: Kind) -> None:
+    """Nothing with a row for each class keeps that of the class, and its name can come back."""
+    session = make(kind)
+    feed(session, TWO_TASKS)
+    session.forget(1)
+    assert session.labels.classes == [3, 0, 2]
+    copy = copy_of(session, kind)  # a state with a row too many is refused
+    for one in (session, copy):
+        for name in one.learner.readouts():
+            scores = one.learner.scores(images([0, 3]), name)
+            assert scores.shape == (2, 3), f"{name} of {kind.method} keeps a class it forgot"
+            assert not scores.isnan().any(), f"{name} of {kind.method} gives NaN after forgetting"
+        feed(one, ((1, 2),))
+        assert one.labels.classes == [3, 0, 2, 1]
+    need_same(session, copy, f"{kind.method} goes on differently after forgetting")
+
+
+def takes_a_new_label_for_an_old_image(kind: Kind) -> None:
+    session = make(kind)
+    feed(session, TWO_TASKS)
+    session.relabel(images(_labels((3, 1), 0, 6))[:1], [3], [9])
+    copy = copy_of(session, kind)
+    for name in session.learner.readouts():
+        scores = session.learner.scores(images([0, 3]), name)
+        assert scores.shape == (2, 5), f"{name} of {kind.method} misses a class of new labels"
+        assert not scores.isnan().any(), f"{name} of {kind.method} gives NaN for a new label"
+    for one in (session, copy):
+        feed(one, ((9, 2),))
+    need_same(session, copy, f"{kind.method} goes on differently after a label was mended")
+
+
 CHECKS: tuple[Callable[[Kind], None], ...] = (
     learns_from_any_label_order, never_sees_labels_in_advance, does_not_alter_its_input,
     same_seed_same_bits, other_seed_other_bits, state_round_trips, resumes_within_a_task,
     scores_change_nothing, a_batch_of_one, a_class_that_never_comes_back,
-    memory_smaller_than_the_replay_batch, a_new_class_in_the_middle_of_a_task,
+    memory_smaller_than_the_replay_batch, a_new_class_in_the_middle_of_a_task, forgets_a_class,
+    takes_a_new_label_for_an_old_image,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,31 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import modelfile, samples
+from ocil import corrections, modelfile, samples
+from ocil.answers import Answers, arrive
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
-from ocil.estimator import Estimator, feature_names, not_fitted
+from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
+from ocil.labels import Label
 from ocil.learners import registry
-from ocil.learners.learner import Report
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
-from ocil.run.process import fault
+from ocil.run.process import check_call
 from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
 from ocil.settings import to_mapping
 
-MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 
-
-class Classifier(Estimator):
+class Classifier(Answers):
     """Learns from a stream in which new classes keep arriving, with scikit-learn's method names.
 
     Exceptions to scikit-learn's conventions: `classes_` is in order of arrival, not sorted, and so
     are the columns of `predict_proba`; `fit` makes a single pass over the data, in their order;
-    inputs may be images; labels are integers or text, never floats; a data frame's columns must
-    have the same names in all calls; settings beyond the signature (lr=..., augment=...) are
-    parameters like the others and are checked when learning starts; probabilities are the softmax
-    of the read-out's scores, not calibrated.
+    inputs may be images; a data frame's columns must have the same names in all calls; settings
+    beyond the signature (lr=..., augment=...) are parameters like the others and are checked when
+    learning starts; probabilities are the softmax of the read-out's scores, not calibrated.
 
     >>> import numpy as np, ocil
     >>> x, y = np.eye(4, dtype=np.float32).repeat(10, 0), np.arange(4).repeat(10)
@@ -122,32 +121,79 @@ class Classifier(Estimator):
             self._learn(now, *now.pending, whole=self.pending_)
         return self
 
-    def _learn(self, now: Learned, x: torch.Tensor, labels: list[int | str], whole: int) -> None:
+    def forget(self, label: Label) -> Classifier:
+        """Forget a class: its memory, mixture, mean, head row and count; its name is free.
+
+        >>> x, y = np.eye(3, dtype=np.float32).repeat(10, 0), np.arange(3).repeat(10)
+        >>> Classifier("slda", net="identity").partial_fit(x, y).forget(1).classes_.tolist()
+        [0, 2]
+
+        What all classes share keeps a trace of it: trained weights, and the covariance within
+        classes; `forget_samples` with all its samples takes it out of the covariance as well.
+        """
+        return self._correct(lambda now: corrections.forget(now, label))
+
+    def forget_samples(self, X: Any, y: Any) -> Classifier:
+        """Take samples back, given as they were learned: out of memory, counts and exact sums.
+
+        The sums of slda, ncm, ranpac, fecam and of the anchor are then those of a model that never
+        saw them; a class without samples is forgotten. Trained weights and mixtures keep a trace.
+        """
+        x, _ = self._items(X)
+        labels = samples.labels(y, len(x), [])
+        return self._correct(lambda now: corrections.forget_samples(now, x, labels))
+
+    def relabel(self, X: Any, y: Any, new: Any) -> Classifier:
+        """Samples that were learned with labels y have the labels `new`, old or unheard of.
+
+        >>> x, y = np.eye(2, dtype=np.float32).repeat(10, 0), ["cat"] * 10 + ["dog"] * 10
+        >>> model = Classifier("slda", net="identity").partial_fit(x, y)
+        >>> model.relabel(x[:2], ["cat"] * 2, ["dog"] * 2).counts_
+        {'cat': 8, 'dog': 12}
+        """
+        x, _ = self._items(X)
+        labels = samples.labels(y, len(x), [])
+        return self._correct(lambda now: corrections.relabel(now, x, labels, new))
+
+    def _correct(self, correction: Callable[[Learned], None]) -> Classifier:
+        """Take something back; a classifier that has nothing left is as new."""
+        self._check_whole()
+        if (now := self._learned) is None:
+            raise not_fitted("This Classifier is not fitted yet: there is nothing to take back.")
+        correction(now)
+        self._way_back = WayBack()
+        if not now.session.labels.classes:
+            now.session, self._restart = self._begin(now.form.shape), True
+            self._learned = now if now.pending else None
+        return self
+
+    def _learn(self, now: Learned, x: torch.Tensor, labels: list[Label], whole: int) -> None:
         """Learn the first `whole` samples in batches; the others wait."""
         waiting, report, session = now.pending, {}, now.session
         size, began = session.settings.batch, session.step
-        counts = now.counts.copy()
+        counts, came = now.counts.copy(), now.arrivals
         mark = self._way_back.mark(session) if began and whole else 0
         try:
             with interrupts_between_steps() as asked:
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
+                    arrivals = arrive(now, x[start:end], labels[start:end])
                     report = session.learn(x[start:end], labels[start:end])
                     if began:
                         self._way_back.add(x[start:end], labels[start:end])
                     now.counts.update(labels[start:end])
-                    now.pending = None
+                    now.pending, now.arrivals = None, arrivals
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
             if whole:
-                _check_sound(session, report)
+                check_call(session, report)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            now.pending, now.counts = waiting, counts
+            now.pending, now.counts, now.arrivals = waiting, counts, came
             self._go_back(now, began, mark, error)
             if not isinstance(error, OcilError):
-                _check_sound(session, {}, error)
+                check_call(session, {}, error)
             raise
         self._way_back.done()
         if whole < len(labels):
@@ -164,26 +210,6 @@ class Classifier(Estimator):
             self._learned = Learned(session, now.form, now.channels, pending=now.pending)
         else:
             self._learned = None
-
-    def _check_whole(self) -> None:
-        if self._torn:
-            raise OcilError(
-                f"Learning failed half-way in an earlier call ({self._torn}); load the model that "
-                "was saved before it."
-            )
-
-    def _items(self, X: Any) -> tuple[torch.Tensor, list[str] | None]:
-        """X as items like those learned before, and the names of its columns."""
-        now, names = self._learned, feature_names(X)
-        channels, form = (now.channels, now.form) if now else (self.channels, None)
-        x = torch.from_numpy(samples.items(X, channels, form))
-        known = now.names if now else None
-        if names and known and names != known:
-            raise BadInput(
-                "The feature names should match those that were passed during fit, in the same "
-                f"order: {', '.join(known[:5])} ..."
-            )
-        return x, known or names
 
     def _begin(self, shape: tuple[int, ...]) -> Session:
         """A session for items of this shape: defaults, what fits the items, what was given."""
@@ -211,26 +237,6 @@ class Classifier(Estimator):
                 vectors = session.learner.features(x)["live"]
             if not bool(vectors.isfinite().all()):
                 raise BadInput("The module given as net makes NaN or infinite vectors of X.")
-
-    def scores(self, X: Any, readout: str | None = None) -> np.ndarray:
-        """Scores (n, classes) of a read-out, larger is likelier; changes no state."""
-        learner = self._fitted().session.learner
-        self._check_whole()
-        x, _ = self._items(X)
-        if readout is not None and readout not in learner.readouts():
-            raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
-        size = max(1, min(500, MAX_SCORES // (8 * learner.classes)))
-        return torch.cat([learner.scores(part, readout).cpu() for part in x.split(size)]).numpy()
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest label of each item (n,)."""
-        return self.classes_[self.scores(X).argmax(1)]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Softmax of the scores (n, classes), columns in the order of `classes_`."""
-        scores = torch.from_numpy(self.scores(X)).double()
-        scores = scores.masked_fill((scores == -torch.inf).all(1, keepdim=True), 0.0)
-        return scores.softmax(1).numpy()
 
     def save(self, path: str | Path, *, memory: bool = True) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.
@@ -285,12 +291,3 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     model = Classifier(session.method, channels=learned.channels, **params)
     model._learned = learned
     return model
-
-
-def _check_sound(session: Session, report: Report, error: BaseException | None = None) -> None:
-    """Refuse a step that has ruined something; it is also the true cause of an `error`."""
-    if found := fault(session, report):
-        raise OcilError(
-            f"With lr {session.settings.lr:g} {found}; nothing of this call was kept. Make a "
-            "classifier with a lower lr."
-        ) from error

@@ -21,8 +21,11 @@ classes keep arriving, see each batch once, keep a small memory, do not forget.
   ocil run METHOD      learn a stream with a method       ocil run er --data digits --memory 100
   ocil resume DIR      continue a run that was stopped    ocil resume runs/first
   ocil learn DATA      teach a model file your own data   ocil learn photos --model my.ocil
-  ocil predict MODEL   labels for files                   ocil predict my.ocil new/*.jpg --csv
+  ocil predict MODEL   labels for files and folders       ocil predict my.ocil new/*.jpg --csv
+  ocil score MODEL     accuracy on labelled data          ocil score my.ocil test-photos
   ocil inspect MODEL   what a model file has learned, as a small page
+  ocil forget MODEL    take a class back, or samples      ocil forget my.ocil cat
+  ocil relabel MODEL   give samples their right label     ocil relabel --help
   ocil show DIR        accuracy matrix and metrics        ocil show runs/first
   ocil report DIR      a page of results from records     ocil report runs --out page
   ocil results DIR     RESULTS.md from the records of studies

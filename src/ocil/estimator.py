@@ -15,6 +15,7 @@ import numpy as np
 
 from ocil import samples
 from ocil.errors import OcilError
+from ocil.labels import Label
 from ocil.modelfile import Learned
 from ocil.samples import BadInput
 from ocil.session import State
@@ -97,7 +98,7 @@ class Estimator:
         return np.array(self._fitted().session.labels.classes)
 
     @property
-    def counts_(self) -> dict[int | str, int]:
+    def counts_(self) -> dict[Label, int]:
         """Samples learned of each class."""
         learned = self._fitted()
         return {label: learned.counts[label] for label in learned.session.labels.classes}
@@ -124,17 +125,17 @@ class Estimator:
 
     # ---------------------------------------------------------------- river
 
-    def learn_one(self, x: Any, y: int | str) -> None:
+    def learn_one(self, x: Any, y: Label) -> None:
         """One sample: an image or vector, or river's dictionary of features by name."""
         self.partial_fit(one(x), [y])
 
-    def predict_one(self, x: Any) -> int | str | None:
+    def predict_one(self, x: Any) -> Label | None:
         """The label of one sample; None while nothing is learned, as in river."""
         if not self.__sklearn_is_fitted__():
             return None
         return self.predict(one(x))[0].item()
 
-    def predict_proba_one(self, x: Any) -> dict[int | str, float]:
+    def predict_proba_one(self, x: Any) -> dict[Label, float]:
         """Probabilities by label; empty while nothing is learned."""
         if not self.__sklearn_is_fitted__():
             return {}

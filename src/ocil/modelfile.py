@@ -29,6 +29,7 @@ from torch import nn
 
 from ocil import nets, samples
 from ocil.errors import OcilError, refusing
+from ocil.labels import Label
 from ocil.learners import registry
 from ocil.learners.parts import strip_prefix
 from ocil.nets.foreign import Foreign, offering
@@ -58,10 +59,12 @@ class Learned:
     form: Form
     channels: Channels
     names: list[str] | None = None  # of a data frame's columns
-    pending: tuple[torch.Tensor, list[int | str]] | None = None
-    counts: Counter[int | str] = field(default_factory=Counter)
+    pending: tuple[torch.Tensor, list[Label]] | None = None
+    counts: Counter[Label] = field(default_factory=Counter)
     unfinished: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By data: where `ocil learn` is in them."""
+    arrivals: list[float] = field(default_factory=list)
+    """Novelty of samples of known classes as they came, before they were learned; the latest."""
 
     def state(self, samples: bool = True) -> State:
         """All that later behaviour depends on; `samples=False` leaves out those of the stream."""
@@ -156,6 +159,8 @@ def content_of(learned: Learned, memory: bool) -> ModelFile:
         "names": learned.names,
         "counts": [learned.counts[label] for label in session.labels.classes],
     }
+    if learned.arrivals:
+        note["arrivals"] = learned.arrivals
     if memory and learned.unfinished:
         note["unfinished"] = learned.unfinished
     return ModelFile(note, tensors)
@@ -198,7 +203,10 @@ def restore(content: ModelFile, net: nn.Module | None) -> Learned:
         raise ValueError("its counts are not those of its classes")
     names = None if note["names"] is None else [str(name) for name in note["names"]]
     counted = Counter(dict(zip(known, counts, strict=True)))
-    return Learned(session, form, note["channels"], names, pending, counted, _unfinished(note))
+    arrivals = [float(value) for value in note.get("arrivals", [])]
+    return Learned(
+        session, form, note["channels"], names, pending, counted, _unfinished(note), arrivals
+    )
 
 
 def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:

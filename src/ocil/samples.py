@@ -7,12 +7,14 @@ first call fixes shape, number type and kind of label. Nothing here changes anyt
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ocil.errors import OcilError
+from ocil.labels import Label
 
 log = logging.getLogger("ocil")
 MAX_VALUE = 1e6  # of a feature: squares and products of more overflow or lose digits in float32
@@ -23,6 +25,10 @@ Channels = Literal["auto", "first", "last"]
 
 class BadInput(OcilError, ValueError):
     """Data that cannot be learned or predicted; nothing was changed by the call."""
+
+
+class BadType(BadInput, TypeError):
+    """Data that are no numbers, which scikit-learn calls a TypeError."""
 
 
 class Form(NamedTuple):
@@ -71,7 +77,8 @@ def _array(X: Any) -> np.ndarray:
             array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         problem = f"{type(error).__name__}: {str(error)[:120]}"
-        raise BadInput(
+        kind = BadType if isinstance(error, TypeError) else BadInput
+        raise kind(
             f"X is no array of numbers ({problem}); each argument must be a string or a number "
             "turned into numbers first."
         ) from error
@@ -132,14 +139,16 @@ def _last(shape: tuple[int, ...], channels: Channels) -> bool:
     return last
 
 
-def labels(y: Any, count: int, known: Sequence[int | str]) -> list[int | str]:
-    """y as plain int or str, one for each item, all of the kind of the `known` ones."""
+def labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
+    """y as plain numbers or text, one for each item, all of the kind of the `known` ones."""
     if y is None:
         raise BadInput("requires y to be passed, but the target y is None; give a label an item.")
     if hasattr(y, "toarray"):
         raise BadInput("y is sparse data; give one label for each item.")
     values = y.detach().cpu().numpy() if hasattr(y, "detach") else y
     values = np.asarray(values) if hasattr(values, "__array__") else values
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+        values = _column(values)
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise BadInput(f"y is {type(y).__name__}; give a list or array with a label an item.")
@@ -148,14 +157,21 @@ def labels(y: Any, count: int, known: Sequence[int | str]) -> list[int | str]:
     plain = [_label(value) for value in values]
     kinds = {type(value).__name__ for value in [*plain, *known[:1]]}
     if len(kinds) > 1:
-        raise BadInput(
-            "y mixes labels that are text with labels that are integers; give one kind in all "
-            "calls."
-        )
+        words = " and ".join(sorted(kinds))
+        raise BadInput(f"y mixes labels of several kinds ({words}); give one kind in all calls.")
     return plain
 
 
-def _label(value: Any) -> int | str:
+def _column(y: np.ndarray) -> np.ndarray:
+    """The labels of a column (n, 1), which scikit-learn takes with a warning."""
+    from sklearn.exceptions import DataConversionWarning
+
+    said = "A column-vector y was passed when a 1d array was expected; its column was taken."
+    warnings.warn(said, DataConversionWarning, stacklevel=5)
+    return y[:, 0]
+
+
+def _label(value: Any) -> Label:
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if type(value) is np.str_:
         value = str(value)
@@ -167,8 +183,8 @@ def _label(value: Any) -> int | str:
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise BadInput("A label is no valid text: it holds half a character; mend it.")
         return value
-    if type(value) is int and -(2**63) <= value < 2**63:
+    if type(value) is bool or (type(value) is int and -(2**63) <= value < 2**63):
         return value
-    if isinstance(value, float):
-        raise BadInput(f"Unknown label type: {value!r} is a float; labels are integers or text.")
-    raise BadInput(f"Unknown label type: {str(value)[:40]!r}; labels are integers or text.")
+    if type(value) is float and value.is_integer() and abs(value) <= 2**53:
+        return value
+    raise BadInput(f"Unknown label type: {str(value)[:40]!r}; labels are whole numbers or text.")

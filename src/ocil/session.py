@@ -15,8 +15,8 @@ import torch
 
 from ocil import rng
 from ocil.errors import OcilError, refusing
-from ocil.labels import LabelMap
-from ocil.learners import registry
+from ocil.labels import Label, LabelMap
+from ocil.learners import registry, taking_back
 from ocil.learners.learner import Learner
 from ocil.learners.parts import strip_prefix
 from ocil.nets.foreign import Foreign, offering
@@ -69,7 +69,7 @@ class Session:
     def learn(
         self,
         x: np.ndarray | torch.Tensor,
-        labels: Sequence[int | str],
+        labels: Sequence[Label],
         *,
         task: int | None = None,
         epoch: int = 0,
@@ -85,7 +85,7 @@ class Session:
         self.step += 1
         return report
 
-    def _check(self, x: torch.Tensor, labels: Sequence[int | str]) -> None:
+    def _check(self, x: torch.Tensor, labels: Sequence[Label]) -> None:
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise OcilError(
                 f"A batch has shape {tuple(x.shape)}; give one or more items of {self.shape}."
@@ -94,6 +94,19 @@ class Session:
             raise OcilError(f"A batch has {len(x)} items but {len(labels)} labels; give one each.")
         if x.is_floating_point() and not bool(x.isfinite().all()):
             raise OcilError("A batch holds NaN or infinite values; take such items out.")
+
+    def forget(self, label: Label) -> None:
+        """Take a class out; its label is free."""
+        taking_back.forget(self.learner, self.labels.forget(label))
+
+    def remove(self, x: torch.Tensor, labels: Sequence[Label]) -> None:
+        """Take samples x (n, ...) back that were learned with these labels."""
+        taking_back.remove(self.learner, x, torch.tensor(self.labels.encode(labels)))
+
+    def relabel(self, x: torch.Tensor, labels: Sequence[Label], new: Sequence[Label]) -> None:
+        """Samples that were learned with these labels have others."""
+        old = torch.tensor(self.labels.encode(labels))
+        taking_back.relabel(self.learner, x, old, torch.tensor(self.labels.encode(new)))
 
     def state(self, samples: bool = True) -> State:
         """`samples=False` leaves out what parts hold of the stream: memories are empty."""
@@ -172,7 +185,7 @@ class WayBack:
 
     def __init__(self) -> None:
         self._copy: State | None = None
-        self._batches: list[tuple[torch.Tensor, list[int | str]]] = []
+        self._batches: list[tuple[torch.Tensor, list[Label]]] = []
         self._none = False
 
     def mark(self, session: Session) -> int:
@@ -188,7 +201,7 @@ class WayBack:
             self._none = self._copy is None  # states only grow
         return len(self._batches)
 
-    def add(self, x: torch.Tensor, labels: list[int | str]) -> None:
+    def add(self, x: torch.Tensor, labels: list[Label]) -> None:
         if self._copy is not None:
             self._batches.append((x, labels))
 

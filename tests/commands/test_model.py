@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from PIL import Image
 import ocil as package
 from ocil import data
 from ocil.commands import learn as command
+from ocil.data.own import read_own
 
 Ocil = Callable[..., Any]
 
@@ -34,9 +36,6 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_run_on_a_folder_and_its_resumption(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
     words = ("run", "er", "--data", folder, "--memory", 20, "--width", 16, "--replay", 8)
-    found = ocil(*words, "--out", tmp_path / "none")
-    assert found.is_sentence()
-    assert "--resize" in found.err
     assert ocil(*words, "--resize", 8, "--out", tmp_path / "run").code == 0
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert record["class_names"] == ["<one>", "=zero"]
@@ -105,6 +104,80 @@ def test_learn_predict_inspect(ocil: Ocil, folder: Path, tmp_path: Path) -> None
     page = (tmp_path / "my.ocil.html").read_text()
     assert "&lt;one&gt;" in page and "<one>" not in page
     assert 8 <= page.count("data:image/png") <= 16  # at most eight a class
+
+
+def taught(folder: Path, file: Path) -> package.Classifier:
+    """A model of both classes, exact and quick: statistics of the pixels."""
+    parts = read_own(folder, 8)["train"]
+    model = package.Classifier("slda", net="identity").partial_fit(*parts)
+    model.flush().save(file)
+    return model
+
+
+def test_predict_takes_folders_patterns_and_several_labels(
+    ocil: Ocil, folder: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "my.ocil"
+    taught(folder, model)
+    (folder / ".hidden.png").write_bytes(b"nonsense")
+    said = ocil("predict", model, folder, "--csv", "--top", 2)
+    rows = list(csv.DictReader(said.out.splitlines()))
+    assert len(rows) == 40
+    assert all(row["label"] != row["label 2"] for row in rows)
+    assert all(float(row["probability"]) >= float(row["probability 2"]) for row in rows)
+    names = [row["file"] for row in rows]
+    assert names == sorted(names)
+    pattern = ocil("predict", model, folder / "*one*" / "1*.png", "--csv").out.splitlines()
+    assert len(pattern) == 1 + 11
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4).save(tmp_path / "odd.png")
+    said = ocil("predict", model, tmp_path / "odd.png", "--csv", "--unknown", "--top", 2).out
+    assert said.splitlines()[1].startswith(f"{tmp_path / 'odd.png'},unknown,,")
+    for words in ((folder / "x*.png",), (tmp_path / "my.ocil", "--top", 0), ()):
+        assert ocil("predict", model, *words).is_sentence()
+
+
+def test_score_names_what_is_confused(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "my.ocil"
+    taught(folder, model)
+    (folder / "<one>" / "0.png").rename(folder / "=zero" / "from-one.png")
+    (folder / "other").mkdir()
+    Image.new("L", (8, 8)).save(folder / "other" / "a.png")
+    said = ocil("score", model, folder)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0] == "97.5 % of 40 samples right."
+    assert lines[1].strip() == "=zero: 95.2 % of 21, else mostly <one>"
+    assert "1 samples of classes that were never learned are left out." in said.out
+    assert (tmp_path / "my.ocil.confusion.png").read_bytes()[:4] == b"\x89PNG"
+    shutil.rmtree(folder / "=zero")
+    shutil.rmtree(folder / "<one>")
+    assert "holds no class" in ocil("score", model, folder).err
+
+
+def test_forget_and_relabel_change_the_file(ocil: Ocil, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "my.ocil"
+    taught(folder, model)
+    wrong = sorted((folder / "=zero").iterdir())[:3]
+    assert ocil("relabel", model, *wrong, "--was", "=zero", "--label", "nought").code == 0
+    assert package.load(model).counts_ == {"<one>": 20, "=zero": 17, "nought": 3}
+    assert ocil("forget", model, "nought", wrong[0]).code == 0
+    assert package.load(model).counts_["nought"] == 2
+    assert "2 classes" in ocil("forget", model, "<one>").out
+    before = model.read_bytes()
+    for words in (("forget", model, "<one>"), ("forget", model, "nought", *wrong),
+                  ("relabel", model, wrong[0], "--was", "x", "--label", "y")):  # fmt: skip
+        assert ocil(*words).is_sentence()
+    assert ocil("forget", model, "nought").code == 0
+    assert "delete the file" in ocil("forget", model, "=zero").err
+    assert model.read_bytes() != before
+
+
+def test_labels_of_the_command_line_are_of_the_models_kind(ocil: Ocil, tmp_path: Path) -> None:
+    x, y = np.eye(4, dtype=np.float32).repeat(5, 0), np.arange(4).repeat(5)
+    package.Classifier("slda", net="identity").partial_fit(x, y).save(tmp_path / "a.ocil")
+    assert ocil("forget", tmp_path / "a.ocil", "2").code == 0
+    assert package.load(tmp_path / "a.ocil").classes_.tolist() == [0, 1, 3]
+    assert "labels are integers" in ocil("forget", tmp_path / "a.ocil", "two").err
 
 
 def test_learn_takes_steps_and_rate_for_a_new_model(

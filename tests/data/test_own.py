@@ -51,8 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_per_class(folder: Path) -> None:
-    with pytest.raises(OcilError, match=r"2 sizes .*--resize 64"):
-        OwnData(folder).dataset
+    assert OwnData(folder).dataset.train_images.shape == (10, 3, 64, 64)  # of two sizes
     found = OwnData(folder, resize=8).dataset
     assert found.class_names == ("ant", "bee")
     assert found.train_images.shape == (10, 3, 8, 8)
@@ -60,6 +59,20 @@ def test_a_folder_per_class(folder: Path) -> None:
     assert found.name == f"set-{found.fingerprint[:8]}"
     assert found.train_images[:, 0, 0, 0].tolist() == [0, 40, 80, 120, 200, 1, 41, 81, 121, 201]
     assert OwnData(folder, resize=9).dataset.name != found.name
+
+
+def test_photographs_are_squares_of_64_pixels_without_being_told(tmp_path: Path) -> None:
+    for i, side in enumerate(((400, 300), (300, 400), (80, 60))):
+        (tmp_path / "all" / "a").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "all" / "a" / f"{i}.png").write_bytes(png(side, 50 + i))
+    assert read_own(tmp_path / "all")["train"].items.shape == (3, 3, 64, 64)
+    (tmp_path / "all" / "a" / "2.png").unlink()
+    (tmp_path / "all" / "a" / "1.png").write_bytes(png((400, 300)))
+    assert read_own(tmp_path / "all")["train"].items.shape == (2, 3, 64, 64)  # of one large size
+    assert read_own(tmp_path / "all", 100)["train"].items.shape == (2, 3, 100, 100)
+    for i in range(2):
+        (tmp_path / "all" / "a" / f"{i}.png").write_bytes(png((96, 80)))
+    assert read_own(tmp_path / "all")["train"].items.shape == (2, 3, 80, 96)  # small: as they are
 
 
 def test_grey_pictures_have_one_channel_and_parts_are_taken_as_they_are(tmp_path: Path) -> None:

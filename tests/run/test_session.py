@@ -46,7 +46,7 @@ def test_ids_follow_the_order_of_arrival() -> None:
         (np.zeros((2, 1, 5, 4), np.uint8), [0, 1], r"shape \(2, 1, 5, 4\)"),
         (np.zeros((0, 1, 4, 4), np.uint8), [], "one or more items"),
         (np.zeros((2, 1, 4, 4), np.uint8), [0], "2 items but 1 labels"),
-        (np.zeros((1, 1, 4, 4), np.uint8), [0.5], "labels must be integers or text"),
+        (np.zeros((1, 1, 4, 4), np.uint8), [0.5], "labels must be whole numbers or text"),
         (np.full((1, 1, 4, 4), np.nan, np.float32), [0], "NaN or infinite"),
         (np.full((1, 1, 4, 4), np.inf, np.float32), [0], "NaN or infinite"),
     ],

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ocil.classifier import Classifier, load
-from ocil.commands.model import picture_shape
+from ocil.commands.items import picture_shape
 from ocil.commands.parsing import Positional, parse, say
 from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
@@ -58,7 +58,7 @@ class LearnOptions:
     lr: float | None = None
     """For a new model: the learning rate."""
     resize: int | None = None
-    """For a new model: side in pixels to which pictures are scaled."""
+    """For a new model: side in pixels to which pictures are scaled; photographs: 64."""
     bad_images: Literal["fail", "skip"] = "fail"
     """What a picture that cannot be decoded does."""
     wait: float = WAIT

@@ -7,28 +7,20 @@ import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ocil.commands.items import find_files, read_files
 from ocil.commands.parsing import Positional, say
-from ocil.data.arrays import read_items
-from ocil.data.pictures import MAX_FILE_BYTES, decode_all
-from ocil.data.reader import reading
 from ocil.errors import OcilError
-from ocil.files import read_plain, write_atomic
+from ocil.files import write_atomic
 from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
     from ocil.classifier import Classifier
 
-Line = tuple[str, str, str]  # name, label, probability
-
-
-def picture_shape(model: Classifier) -> Any:
-    """(C, H, W) for a model of uint8 pictures, else None."""
-    form = model._learned.form if model._learned else None
-    return form.shape if form and len(form.shape) == 3 and form.dtype == "uint8" else None
+Line = tuple[str, ...]  # name, label, probability, and perhaps more of these
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,12 @@ class Predict:
     model: Positional[Path]
     """The model file."""
     files: Positional[tuple[Path, ...]]
-    """Pictures; or .npy, .npz (array x) with many items each."""
+    """Pictures, folders of pictures, patterns such as "new/*.jpg"; or .npy, .npz (array x) with
+    many items each."""
+    top: int = 1
+    """How many labels of each item are shown, the likeliest first."""
+    unknown: bool = False
+    """Items that are foreign to all classes are called unknown, as are 5 % of known ones."""
     csv: bool = False
     """Comma-separated values instead of a table."""
     bad_images: Literal["fail", "skip"] = "fail"
@@ -48,49 +45,35 @@ class Predict:
         from ocil.classifier import load
         from ocil.run.process import set_threads
 
-        if not self.files:
-            raise OcilError("Name the files to predict: pictures, or .npy and .npz arrays.")
+        if self.top < 1:
+            raise OcilError(f"--top is {self.top} but must be at least 1.")
+        files = find_files(self.files)
         set_threads(1)
         model = load(self.model)
-        lines: list[Line] = []
-        arrays = [file for file in self.files if file.suffix.lower() in (".npy", ".npz")]
-        pictures = [file for file in self.files if file not in arrays]
-        if pictures:
-            lines += _pictures(model, pictures, self.bad_images)
-        for file in arrays:
-            answers = enumerate(_answers(model, _array(file)))
-            lines += [(f"{file}[{i}]", *answer) for i, answer in answers]
-        _show(lines, self.csv)
+        x, names = read_files(model, files, self.bad_images)
+        answers = _answers(model, x, self.top, self.unknown)
+        _show([(name, *cells) for name, cells in zip(names, answers, strict=True)], self.csv)
 
 
-def _pictures(model: Classifier, files: list[Path], bad: Any) -> list[Line]:
-    shape = picture_shape(model)
-    if shape is None:
-        raise OcilError(
-            f"The model learned {model._fitted().form}, no pictures of uint8; give .npy or .npz."
-        )
-
-    def read(i: int) -> bytes:
-        return read_plain(files[i], MAX_FILE_BYTES)
-
-    names = [str(file) for file in files]
-    x, kept = decode_all(names, read, None, bad, shape)
-    return [(names[i], *answer) for i, answer in zip(kept, _answers(model, x), strict=True)]
-
-
-def _array(path: Path) -> np.ndarray:
-    with reading(path):
-        return read_items(path)
-
-
-def _answers(model: Classifier, x: np.ndarray) -> list[tuple[str, str]]:
-    shares = model.predict_proba(x)
-    labels = model.classes_[shares.argmax(1)]
-    return [(str(label), f"{p:.4f}") for label, p in zip(labels, shares.max(1), strict=True)]
+def _answers(model: Classifier, x: np.ndarray, top: int, unknown: bool) -> list[list[str]]:
+    """Labels and probabilities of each item, the likeliest first."""
+    shares, labels = model.predict_proba(x), model.classes_
+    foreign = np.zeros(len(x), bool)
+    if unknown:
+        foreign = model.novelty(x) > model.novelty_threshold()
+    order = np.argsort(-shares, 1, kind="stable")[:, :top]
+    found = [
+        [cell for c in best for cell in (str(labels[c]), f"{row[c]:.4f}")]
+        for best, row in zip(order, shares, strict=True)
+    ]
+    return [["unknown", "", *cells][: len(cells)] if f else cells
+            for cells, f in zip(found, foreign, strict=True)]  # fmt: skip
 
 
 def _show(lines: list[Line], as_csv: bool) -> None:
-    headings = ("file", "label", "probability")
+    pairs = range(1, (len(lines[0]) + 1) // 2) if lines else (1,)
+    more = [f"{name} {i}" if i > 1 else name for i in pairs for name in ("label", "probability")]
+    headings = ("file", *more)
     if as_csv:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

@@ -21,6 +21,7 @@ import numpy as np
 from ocil.data.archive import read_member
 from ocil.data.reader import Damage
 from ocil.files import open_plain, read_plain
+from ocil.labels import Label
 from ocil.text import listed, plain
 
 MAX_BYTES = 4 << 30  # unpacked
@@ -35,7 +36,7 @@ class Raw(NamedTuple):
     """Items as an array (n, ...), or what reads a compressed picture; and a label for each."""
 
     items: np.ndarray | Callable[[int], bytes]
-    labels: list[int | str]
+    labels: list[Label]
     names: list[str] | None = None  # of files; pictures without are named by their row
 
 

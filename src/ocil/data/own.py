@@ -25,6 +25,7 @@ from ocil.data.pictures import ENDINGS, MAX_FILE_BYTES, Bad, Shape, decode_all
 from ocil.data.reader import Damage, reading
 from ocil.data.sources import SOURCES
 from ocil.errors import OcilError
+from ocil.labels import Label
 from ocil.text import plain
 
 _READERS = {".npz": read_npz, ".parquet": read_table}
@@ -34,7 +35,7 @@ class Part(NamedTuple):
     """Items (n, d) or (n, C, H, W), uint8 or float32, and a label for each."""
 
     items: np.ndarray
-    labels: list[int | str]
+    labels: list[Label]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ocil.data.reader import Chunk, Damage, integer_labels, reading
 from ocil.data.sources import Source
 from ocil.errors import OcilError
 from ocil.files import open_plain, read_plain
+from ocil.labels import Label
 from ocil.text import plain
 
 _MAX_TABLE_BYTES = 2 << 30  # unpacked
@@ -153,7 +154,7 @@ def _raw(pyarrow: Any, table: Any) -> Raw:
     return Raw(np.array(column.to_pylist()), labels)
 
 
-def _class_names(table: Any, label: str) -> list[int | str]:
+def _class_names(table: Any, label: str) -> list[Label]:
     """The labels; by their names where the table carries those of Hugging Face's ClassLabel."""
     values = table[label].to_pylist()
     try:

@@ -29,6 +29,9 @@ _BROKEN = (
 _CHUNK = 500  # pictures of a named data set decoded at a time
 _MAX_NAMED = 20  # pictures passed over that are named one by one
 
+SIDE = 64  # pixels of photographs, which have several sizes or a large one, unless told
+LARGE = 256  # pixels of a side above which pictures are photographs
+
 GREY = ("1", "L", "I", "I;16", "LA")  # modes of Pillow
 
 Bad = Literal["fail", "skip"]
@@ -149,7 +152,8 @@ def decode_all(
     """All pictures uint8 (n, C, H, W), and which of `names` they are.
 
     `shape` is what they have to become; otherwise squares of `resize` pixels, or the size they all
-    have, and three channels unless all are grey. A bad one is named: fatal, or passed over.
+    have (64 pixels for photographs), and three channels unless all are grey. A bad one is named:
+    fatal, or passed over.
     """
     skipped = 0
 
@@ -204,11 +208,12 @@ def _common(facts: list[tuple[tuple[int, int], bool]], resize: int | None) -> Sh
     if resize is not None:
         return channels, resize, resize
     sizes = Counter(size for size, _ in facts)
-    if len(sizes) > 1:
+    width, height = sizes.most_common(1)[0][0]
+    if len(sizes) > 1 or max(width, height) > LARGE:
         common = ", ".join(f"{w}x{h}" for (w, h), _ in sizes.most_common(3))
-        raise OcilError(
-            f"The pictures have {len(sizes)} sizes ({common}, ...); bring them to one with "
-            "--resize, such as --resize 64."
-        )
-    width, height = next(iter(sizes))
+        log.warning(
+            "The pictures are photographs (%s): they are scaled until they cover %dx%d pixels, the "
+            "middle is kept. --resize chooses another side.", common, SIDE, SIDE,
+        )  # fmt: skip
+        return channels, SIDE, SIDE
     return channels, height, width

@@ -22,6 +22,7 @@ from ocil.learners.pool import EVERY, Pool
 from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.memory import Memory
 from ocil.moments import ClassMoments
+from ocil.moments.novelty import left_out, novelty
 from ocil.settings import Settings
 
 Scores = Callable[[Features], Tensor]
@@ -72,11 +73,27 @@ class Anchor:
             items, labels = memory.columns["x"][held], memory.columns["y"][held]
             self.moments.choose(self.encoder.encode(items), labels)
 
+    @torch.no_grad()
+    def recount(self) -> bool:
+        """Begin anew with the first samples that are left, where they are held."""
+        if held := self.encoder.again():
+            self.moments.reset()
+            self.moments.add(self.encoder.encode(held[0]), held[1])
+        return held is not None
+
+    @torch.no_grad()
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None) -> None:
+        """Take samples of classes y (n,) back; count them under classes `new` if given."""
+        z = self.encoder.encode(x)
+        self.moments.remove(z, y)
+        if new is not None:
+            self.moments.add(z, new)
+
     def tempered(self, z: Tensor) -> Tensor:
         """Features (n, d) -> t times the scores (n, C)."""
         return self.moments.scores(z) * float(self.moments.choice[3])
 
-    def readouts(self, net: Scores | None) -> dict[str, Readout]:
+    def readouts(self, net: Scores | None, memory: Memory) -> dict[str, Readout]:
         """`net`: log-probabilities by what was learned; None: there is nothing to fuse with."""
 
         def anchor(features: Features) -> Tensor:
@@ -87,7 +104,25 @@ class Anchor:
             return self.tempered(features["anchor"]) + self.pool.weight * net(features)
 
         ways = {"anchor": anchor} | ({"fused": fused} if net else {})
-        return {k: Readout(way, lambda f: f["anchor"], self.centroids) for k, way in ways.items()}
+        return {
+            name: Readout(
+                way,
+                lambda f: f["anchor"],
+                self.centroids,
+                novelty=lambda f: novelty(self.moments, f["anchor"]),
+                left_out=lambda: self.left_out(memory),
+            )
+            for name, way in ways.items()
+        }
+
+    @torch.inference_mode()
+    def left_out(self, memory: Memory) -> Tensor | None:
+        """Novelty of the samples held, as if they had never come."""
+        z, y = self.moments.kept.kept, self.moments.kept.kept_labels
+        if len(memory):
+            held = slice(len(memory))
+            z, y = self.encoder.encode(memory.columns["x"][held]), memory.columns["y"][held]
+        return left_out(self.moments, z, y) if len(y) else None
 
     def centroids(self) -> Centroids:
         return at_means(self.moments.means)

@@ -57,6 +57,7 @@ from ocil.learners.readouts import Features, Readout
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import Memory
 from ocil.memory.holdout import HeldOut
+from ocil.rows import without
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -133,6 +134,10 @@ class Bias(dict[str, Tensor]):
             if state[name].shape != (2, bias.shape[1], classes):
                 raise ValueError(f"the bias does not have one pair for each of {classes} classes")
             self[name] = state[name].to(bias.device)
+
+    def forget(self, label: int) -> None:
+        for name, bias in self.items():
+            self[name] = without(bias, label, 2)
 
 
 B = TypeVar("B", bound=BicSettings)

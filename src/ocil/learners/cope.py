@@ -84,6 +84,7 @@ class Evolution(Values):
     """The prototypes (C, d), and how many images of each class were offered to the memory."""
 
     saved: ClassVar[tuple[str, ...]] = ("prototypes", "met")
+    by_class: ClassVar[tuple[str, ...]] = ("prototypes", "met")
 
     def __init__(self, dimension: int, device: torch.device) -> None:
         self.prototypes, self.met = torch.zeros(0, dimension, device=device), list[int]()
@@ -97,6 +98,7 @@ class Evolution(Values):
         u = torch.rand(count, self.prototypes.shape[1], generator=generator)
         fresh = F.normalize(u, dim=1).to(self.prototypes.device)
         self.prototypes = torch.cat([self.prototypes, fresh])
+        self.met += [0] * count
 
     def move(self, z: Tensor, y: Tensor, inertia: float) -> None:
         """p_c <- m p_c + (1 - m) mean of z (n, d) of class c, for the classes in y (n,)."""

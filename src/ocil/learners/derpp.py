@@ -43,6 +43,7 @@ from torch import Tensor
 
 from ocil.learners.learner import Report
 from ocil.learners.replay import ReplayLearner
+from ocil.rows import without
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -140,6 +141,13 @@ class Derpp(ReplayLearner[DerppSettings]):
         known = torch.full_like(batch.y, self.classes)
         draw = self.generators["memory"]
         self.memory.reservoir(batch.x, batch.y, draw, logits=logits, known=known)
+
+    def forget(self, label: int) -> None:
+        super().forget(label)
+        columns = self.memory.columns
+        if columns:  # a class is known to those that came with it or later
+            columns["logits"] = without(columns["logits"], label, 1)
+            columns["known"] -= (columns["known"] > label).long()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         super().load_state_dict(state)

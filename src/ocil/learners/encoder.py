@@ -55,6 +55,17 @@ class Encoder:
             first.load_state_dict(first.state_dict(samples=False), 0)
         return True, x, y
 
+    def again(self) -> tuple[Tensor, Tensor] | None:
+        """Made anew of the first samples that are left, and these; None where none are held."""
+        first = self.first
+        if not isinstance(self.net, nets.Fitted) or not len(first):
+            return None
+        first.seen = len(first)
+        stage = max(s for s in STAGES if s <= first.seen)
+        self.net.fit(as_float(first.columns["x"][:stage]))
+        held = slice(first.seen)
+        return first.columns["x"][held], first.columns["y"][held]
+
     def encode(self, x: Tensor) -> Tensor:
         """Features (n, d) of raw items."""
         chunks = x.to(self.device).split(CHUNK)

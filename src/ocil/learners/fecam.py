@@ -23,6 +23,7 @@ factors one matrix a class.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -34,6 +35,7 @@ from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.parts import Values
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments
+from ocil.moments.novelty import novelty
 
 MOST = 256  # features up to which each class has its own covariance
 
@@ -61,6 +63,7 @@ class ClassScatters(Values):
     """Count, mean and scatter sum (x - mu)(x - mu)' of every class."""
 
     saved: ClassVar[tuple[str, ...]] = ("counts", "means", "scatters")
+    by_class: ClassVar[tuple[str, ...]] = ("counts", "means", "scatters")
 
     def __init__(self, dim: int, device: torch.device) -> None:
         self.dim, self.device = dim, device
@@ -83,6 +86,14 @@ class ClassScatters(Values):
             before = row - self.means[c]
             self.means[c] += before / self.counts[c]
             self.scatters[c] += torch.outer(before, row - self.means[c]).float()
+
+    def remove(self, z: Tensor, y: Tensor) -> None:
+        """Take back z (n, d) of classes y (n,), the steps of `add` in the other direction."""
+        for row, c in zip(z.double(), y.tolist(), strict=True):
+            self.counts[c] -= 1
+            after = row - self.means[c]
+            self.means[c] -= after / self.counts[c].clamp(min=1)
+            self.scatters[c] -= torch.outer(row - self.means[c], after).float()
 
     def scores(self, z: Tensor) -> Tensor:
         """(n, d) -> (n, C)."""
@@ -126,6 +137,10 @@ class Fecam(FixedLearner[FixedSettings]):
     def count(self, z: Tensor, y: Tensor) -> None:
         self.statistics.add(z, y)
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        self.statistics.remove(z, y)
+
     def readouts(self) -> dict[str, Readout]:
         found = self.statistics
-        return {"distance": plain(found.scores, lambda: at_means(found.means))}
+        foreign = partial(novelty, found) if isinstance(found, SharedMoments) else None
+        return {"distance": plain(found.scores, lambda: at_means(found.means), novelty=foreign)}

@@ -45,7 +45,7 @@ class FixedSettings(Settings):
 
 
 class FixedLearner(Learner[S]):
-    """A method writes `restart` and `count`, and its read-outs of the features "fixed"."""
+    """A method writes `restart`, `count`, `uncount`, and its read-outs of the features "fixed"."""
 
     memory_policy = "none"
     settings_type = FixedSettings
@@ -86,6 +86,24 @@ class FixedLearner(Learner[S]):
         """Add features z (n, d) of classes y (n,) to the statistics."""
         raise NotImplementedError
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        """Take features z (n, d) of classes y (n,) back out of the statistics."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def recount(self) -> bool:
+        if held := self.encoder.again():
+            self.restart()
+            self.count(self.encoder.encode(held[0]), held[1])
+        return held is not None
+
+    @torch.no_grad()
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
+        z = self.encoder.encode(x)
+        self.uncount(z, y)
+        if new is not None:
+            self.count(z, new)
+
     @torch.no_grad()
     def step(self, batch: Batch) -> Report:
         if batch.epoch:
@@ -118,6 +136,17 @@ def plain(
     scores: Callable[[Tensor], Tensor],
     centroids: Callable[[], Centroids] | None = None,
     needs_memory: bool = False,
+    novelty: Callable[[Tensor], Tensor] | None = None,
+    left_out: Callable[[], Tensor | None] | None = None,
 ) -> Readout:
-    """A read-out of the fixed features by a function of them."""
-    return Readout(lambda f: scores(f["fixed"]), lambda f: f["fixed"], centroids, needs_memory)
+    """A read-out of the fixed features by functions of them; scores that are distances unless
+    `novelty` is given."""
+    foreign = novelty or (lambda z: -scores(z).amax(1))
+    return Readout(
+        lambda f: scores(f["fixed"]),
+        lambda f: f["fixed"],
+        centroids,
+        needs_memory,
+        lambda f: foreign(f["fixed"]),
+        left_out,
+    )

@@ -55,6 +55,7 @@ from ocil.learners.parts import Values
 from ocil.learners.presets import on_colour
 from ocil.learners.replay import ReplayLearner
 from ocil.memory import exemplars, policies
+from ocil.rows import without
 from ocil.settings import Settings, setting
 from ocil.stream import Batch
 
@@ -91,6 +92,10 @@ class Balance(Values):
     def begin_batch(self, task: int, known: int) -> None:
         same = task == self.counts[0]
         self.counts = [task, self.older if same else known, self.batches + 1 if same else 1]
+
+    def forget(self, label: int) -> None:
+        self.masses = without(self.masses, label, 1)
+        self.counts[1] -= label < self.older
 
     def check(self, classes: int) -> None:
         if self.masses.shape != (2, classes) or not 0 <= self.older <= classes:

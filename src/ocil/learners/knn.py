@@ -53,6 +53,9 @@ class Knn(FixedLearner[KnnSettings]):
     def count(self, z: Tensor, y: Tensor) -> None:
         """There are no statistics."""
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        """There are no statistics."""
+
     def held(self) -> tuple[Tensor, Tensor]:
         """Features and classes of the memory, kept until the next `learn`."""
         if "z" not in self.cache:
@@ -66,7 +69,10 @@ class Knn(FixedLearner[KnnSettings]):
             votes = 1 / near.values.clamp(min=1e-6)
             return x.new_zeros(len(x), self.classes).scatter_add_(1, y[near.indices], votes)
 
-        return {"neighbours": plain(scores, self.means, needs_memory=True)}
+        def novelty(x: Tensor) -> Tensor:
+            return -scores(x).sum(1)  # all votes: how near the neighbours are
+
+        return {"neighbours": plain(scores, self.means, needs_memory=True, novelty=novelty)}
 
     @torch.inference_mode()
     def means(self) -> Centroids:

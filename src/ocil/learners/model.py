@@ -84,6 +84,11 @@ class WeightAverage:
                 getattr(mine, name).data[known:] = getattr(live, name).data[known:]
         self._pairs = None
 
+    def forget(self, label: int) -> None:
+        for head in self.model.heads:
+            head.forget(label)
+        self._pairs = None
+
     def _matched(self) -> tuple[list[Tensor], list[Tensor]]:
         """Averaged and live tensors in the same order; collecting them each step costs more than
         the average itself, so the lists are kept until the head grows."""

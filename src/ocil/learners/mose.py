@@ -118,6 +118,9 @@ class CurrentTask(Values):
         before = self.current if task == self.task else []
         self.task, self.current = task, sorted({*before, *labels})
 
+    def forget(self, label: int) -> None:
+        self.current = [c - (c > label) for c in self.current if c != label]
+
     def check(self, classes: int) -> None:
         if any(not 0 <= c < classes for c in self.current):
             raise ValueError("the current task has classes that do not exist")

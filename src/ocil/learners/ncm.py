@@ -32,6 +32,7 @@ class Sums(Values):
     """Count and sum of the features of every class."""
 
     saved: ClassVar[tuple[str, ...]] = ("counts", "sums")
+    by_class: ClassVar[tuple[str, ...]] = ("counts", "sums")
 
     def __init__(self, dim: int, device: torch.device) -> None:
         self.counts = torch.zeros(0, dtype=torch.int64, device=device)
@@ -74,6 +75,10 @@ class Ncm(FixedLearner[FixedSettings]):
     def count(self, z: Tensor, y: Tensor) -> None:
         self.sums.sums.index_add_(0, y, z.double())
         self.sums.counts += torch.bincount(y, minlength=len(self.sums.counts))
+
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        self.sums.sums.index_add_(0, y, z.double(), alpha=-1)
+        self.sums.counts -= torch.bincount(y, minlength=len(self.sums.counts))
 
     def readouts(self) -> dict[str, Readout]:
         def scores(z: Tensor) -> Tensor:

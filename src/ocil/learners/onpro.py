@@ -109,6 +109,11 @@ class Past(Values):
         self.prototypes = torch.empty(0, self.dimension, device=self.device)
         self.prototype_classes = torch.empty(0, dtype=torch.int64, device=self.device)
 
+    def forget(self, label: int) -> None:
+        others = self.prototype_classes != label
+        self.prototypes, left = self.prototypes[others], self.prototype_classes[others]
+        self.prototype_classes = left - (left > label).long()
+
     def check(self, classes: int) -> None:
         z, y = self.prototypes, self.prototype_classes
         if z.shape != (len(y), self.dimension):

@@ -150,6 +150,10 @@ class Otc(ReplayLearner[OtcSettings]):
     def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         otc_fits.end_task(self, images, labels)
 
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
+        super().correct(x, y, new)
+        self.mixtures.store.grow(self.classes)  # a class that is new has no points yet
+
     @property
     def latent(self) -> Model:
         """The weights whose features the mixtures describe."""

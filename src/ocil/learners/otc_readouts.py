@@ -60,8 +60,17 @@ def readouts(otc: Otc) -> dict[str, Readout]:
         "log-density": lambda z: otc.mixtures.log_density(z),
         "similarity": similarity,
     }
-    found = {name: Readout(lambda f, way=way: way(unit(f)), unit) for name, way in ways.items()}
-    return found | {"product": Readout(product, unit)}
+
+    def foreign(features: Features) -> Tensor:
+        """The distance to the nearest centroid, under the covariance that all share if it moves."""
+        nearest = full if otc.pooled.updates else ways["mahalanobis-1"]
+        return -nearest(unit(features)).amax(1)
+
+    found = {
+        name: Readout(lambda f, way=way: way(unit(f)), unit, novelty=foreign)
+        for name, way in ways.items()
+    }
+    return found | {"product": Readout(product, unit, novelty=foreign)}
 
 
 def learned_scores(otc: Otc, head: Scores | None) -> Scores:

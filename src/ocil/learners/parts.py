@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ocil.learners.model import Model, frozen_copy
+from ocil.rows import without
 
 State = Mapping[str, Tensor]
 
@@ -29,6 +30,9 @@ class Part(Protocol):
     def load_state_dict(self, state: State, classes: int) -> None:
         """Take up a state that knows `classes` classes; one that is not sound is a ValueError."""
 
+    def forget(self, label: int) -> None:
+        """Take out what is held of class `label`; the ids above it move down by one."""
+
 
 class Parts(dict[str, Part]):
     """Parts by the first word of their names in the state; one without a word has its own names."""
@@ -44,15 +48,21 @@ class Parts(dict[str, Part]):
         for name, part in self.items():
             part.load_state_dict(strip_prefix(state, f"{name}." if name else ""), classes)
 
+    def forget(self, label: int) -> None:
+        for part in self.values():
+            part.forget(label)
+
 
 class Values:
     """A part made of attributes: numbers, lists of numbers, tensors.
 
-    A subclass names them in `saved`; its `check` refuses a state that does not fit.
+    A subclass names them in `saved`, and those with a row for each class in `by_class` as well; its
+    `check` refuses a state that does not fit.
     """
 
     holds_samples: ClassVar[bool] = False
     saved: ClassVar[tuple[str, ...]]
+    by_class: ClassVar[tuple[str, ...]] = ()
 
     @property
     def nbytes(self) -> int:
@@ -69,6 +79,12 @@ class Values:
             tensor = isinstance(now, Tensor)
             setattr(self, name, value.to(now.device, copy=True) if tensor else value.tolist())
         self.check(classes)
+
+    def forget(self, label: int) -> None:
+        for name in self.by_class:
+            rows = getattr(self, name)
+            lists = isinstance(rows, list)
+            setattr(self, name, rows[:label] + rows[label + 1 :] if lists else without(rows, label))
 
     def check(self, classes: int) -> None:
         """Raise a ValueError where the values do not fit this many classes."""
@@ -94,6 +110,10 @@ class Weights:
         heads = self.model.heads if isinstance(self.model, Model) else ()
         if any(head.classes != classes for head in heads):
             raise ValueError(f"the head does not have one row for each of {classes} classes")
+
+    def forget(self, label: int) -> None:
+        for head in self.model.heads if isinstance(self.model, Model) else ():
+            head.forget(label)
 
 
 class Teacher:
@@ -122,6 +142,10 @@ class Teacher:
             rows = {head.classes for head in self.model.heads}
             if len(rows) > 1 or any(count > classes for count in rows):
                 raise ValueError(f"the teacher knows other classes than the {classes} seen")
+
+    def forget(self, label: int) -> None:
+        for head in self.model.heads if self.model else ():
+            head.forget(label)
 
 
 class OptimizerState:
@@ -167,6 +191,14 @@ class OptimizerState:
                     else value.to(p.device, copy=True)
                     for name, value in saved.items()
                 }
+
+    def forget(self, label: int) -> None:
+        """The parameters must have lost their rows already."""
+        for p in self.parameters:
+            state = self.optimizer.state.get(p, {})
+            for name, value in state.items():
+                if value.dim() and value.shape != p.shape:
+                    state[name] = without(value, label)
 
     def _check(self, p: Tensor, saved: State) -> None:
         """Refuse what the optimiser's next step would stumble over."""

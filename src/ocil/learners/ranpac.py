@@ -27,6 +27,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ocil.learners.anchor import at_means
+from ocil.learners.fixed import plain
+from ocil.learners.readouts import Readout
 from ocil.learners.slda import Slda
 from ocil.moments import ClassMoments
 from ocil.moments.shrinkage import GRID, spectrum
@@ -77,3 +80,13 @@ class Ranpac(Slda):
     own_readout = "ridge"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     statistics = RidgeMoments
+
+    def readouts(self) -> dict[str, Readout]:
+        moments = self.moments
+
+        def novelty(z: Tensor) -> Tensor:
+            """Squared distance to the nearest target: |s|^2 + 1 - 2 max_c s_c."""
+            said = moments.scores(z)
+            return said.square().sum(1) + 1 - 2 * said.amax(1)
+
+        return {"ridge": plain(moments.scores, lambda: at_means(moments.means), novelty=novelty)}

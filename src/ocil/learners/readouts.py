@@ -45,6 +45,8 @@ class Readout(NamedTuple):
     points: Callable[[Features], Tensor]  # (n, d) what it compares with the classes, for pictures
     centroids: Callable[[], Centroids] | None = None  # among them; None: class means of the memory
     needs_memory: bool = False  # it answers by the memory's images
+    novelty: Callable[[Features], Tensor] | None = None  # (n,) None: minus the log-probability
+    left_out: Callable[[], Tensor | None] | None = None  # the same of held samples, as if not held
 
 
 def mean_centroids(z: Tensor, y: Tensor, classes: int) -> Centroids:

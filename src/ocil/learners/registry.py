@@ -46,6 +46,7 @@ _SHARED = {
     "parts",
     "pool",
     "replay",
+    "taking_back",
     "upgrades",
 }
 

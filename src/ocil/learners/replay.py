@@ -105,6 +105,13 @@ class ReplayLearner(Learner[S]):
 
             self.anchor.update(x, y, self.memory, self.known, ask if scores else None)
 
+    def recount(self) -> bool:
+        return self.anchor is not None and self.anchor.recount()
+
+    def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
+        if self.anchor:
+            self.anchor.correct(x, y, new)
+
     @property
     def teacher(self) -> Model | None:
         """Earlier weights, see `keep_teacher`."""
@@ -192,7 +199,9 @@ class ReplayLearner(Learner[S]):
             for space, model in self.spaces.items()
             for name, readout in self.readouts_in(space, model).items()
         }
-        return found | (self.anchor.readouts(self.learned_scores()) if self.anchor else {})
+        if self.anchor:
+            found |= self.anchor.readouts(self.learned_scores(), self.memory)
+        return found
 
     def learned_scores(self) -> Scores | None:
         """What `fused` joins to the anchor: log-probabilities by the head, averaged if it can be.
@@ -233,7 +242,10 @@ class ReplayLearner(Learner[S]):
                 self.cache[space] = class_means(self.features(x)[space], y, self.classes)
             return nearest_mean(z, self.cache[space])
 
-        return Readout(scores, unit, needs_memory=True)
+        def novelty(features: Features) -> Tensor:
+            return -scores(features).amax(1)
+
+        return Readout(scores, unit, needs_memory=True, novelty=novelty)
 
     def memory_items(self) -> tuple[Tensor, Tensor]:
         """All images (m, ...) and class ids (m,) in the memory, which is not empty."""

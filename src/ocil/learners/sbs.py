@@ -129,7 +129,7 @@ class Sbs(ReplayLearner[SbsSettings]):
 
     def remember_looks(self, batch: Batch, hits: Tensor, task: int) -> None:
         memory, n = self.memory, len(batch.y)
-        slots = policies.reservoir(memory.seen, memory.capacity, n, self.generators["memory"])
+        slots = memory.reservoir_slots(n, self.generators["memory"])
         memory.seen += n
         ones = torch.ones(n, dtype=torch.int32)
         columns = {"task": ones * task, "tries": ones, "hits": hits.to(batch.x.device)}

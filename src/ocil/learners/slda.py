@@ -38,6 +38,7 @@ from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.learner import Report
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments
+from ocil.moments.novelty import left_out, novelty
 from ocil.stream import Batch
 
 RANDUMB = {"net": "random", "random.kind": "fourier", "width": 4000}
@@ -76,6 +77,23 @@ class Slda(FixedLearner[FixedSettings]):
         if len(self.memory) and self.moments.until_due <= 0:
             self.moments.choose(*self.held_features())
 
+    def uncount(self, z: Tensor, y: Tensor) -> None:
+        self.moments.remove(z, y)
+
     def readouts(self) -> dict[str, Readout]:
         moments = self.moments
-        return {self.own_readout: plain(moments.scores, lambda: at_means(moments.means))}
+        return {
+            self.own_readout: plain(
+                moments.scores,
+                lambda: at_means(moments.means),
+                novelty=lambda z: novelty(moments, z),
+                left_out=self.left_out,
+            )
+        }
+
+    def left_out(self) -> Tensor | None:
+        """Novelty of what is held, the memory's images or features that are kept."""
+        if self.memory.capacity:
+            return left_out(self.moments, *self.held_features()) if len(self.memory) else None
+        kept = self.moments.kept
+        return left_out(self.moments, kept.kept, kept.kept_labels) if len(kept.kept) else None

@@ -105,7 +105,7 @@ def choose(
     """
     slots, draw = list[int](), generators["memory"]
     if admission == "reservoir":
-        slots = policies.reservoir(memory.seen, memory.capacity, len(labels), draw)
+        slots = memory.reservoir_slots(len(labels), draw)
     # Drawn for every choice: only which items enter may depend on it, not what is drawn next.
     start = int(torch.randint(2**31, (), generator=draw))
     if choice == "components":  # whose turn it is counts, not how close an item is

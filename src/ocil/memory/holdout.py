@@ -1,11 +1,11 @@
 """A small part of the memory that is never replayed: the first images of each class."""
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from ocil.memory.matching import mark
 from ocil.memory.memory import Memory
 
 
@@ -26,17 +26,16 @@ class HeldOut(Memory):
     def __contains__(self, image: Tensor) -> bool:
         if self._marks is None:
             images = self.columns["x"][: len(self)] if len(self) else ()
-            self._marks = {_mark(held) for held in images}
-        return _mark(image) in self._marks
+            self._marks = {mark(held) for held in images}
+        return mark(image) in self._marks
+
+    def _free(self, slots: Sequence[int], offered: int) -> None:
+        self._marks = None
+        super()._free(slots, offered)
 
     def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:
         self._marks = None
         super().load_state_dict(state, classes)
-
-
-def _mark(image: Tensor) -> bytes:
-    raw = image.detach().cpu().contiguous().numpy().tobytes()
-    return hashlib.blake2b(raw, digest_size=16).digest()
 
 
 def held_out(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ocil.memory import policies
+from ocil.memory.matching import find
 
 
 class Memory:
@@ -45,9 +46,13 @@ class Memory:
         """Offer a batch: every image of the stream so far ends up kept with equal probability."""
         if not self.capacity:
             return
-        slots = policies.reservoir(self.seen, self.capacity, len(y), generator)
+        slots = self.reservoir_slots(len(y), generator)
         self.seen += len(y)
         self.write(slots, x, y, **columns)
+
+    def reservoir_slots(self, items: int, generator: torch.Generator) -> list[int]:
+        """Slots for `items` new images by a reservoir, free ones first; -1 is none."""
+        return policies.reservoir(self.seen, self.capacity, items, generator, len(self))
 
     def draw(
         self, wanted: int, generator: torch.Generator, how: str = "uniform"
@@ -115,6 +120,54 @@ class Memory:
         self.labels[slot] = label
         self.index_in_class[slot] = len(self.members[label])
         self.members[label].append(slot)
+
+    # ---------------------------------------------------------------- taking back
+
+    def forget(self, label: int) -> None:
+        """Free the slots of a class; later classes move down by one."""
+        if label >= len(self.members):
+            return
+        own, held = self.members[label], len(self)
+        self._free(own, round(self.seen * len(own) / max(1, held)))
+        del self.members[label]
+        self.labels = [c - (c > label) for c in self.labels]
+        self.filled = [c - (c > label) for c in self.filled]
+        if "y" in self.columns:
+            self.columns["y"] -= (self.columns["y"] > label).long()
+
+    def remove(self, x: Tensor, y: Tensor) -> None:
+        """Free the slots of those of the images x (n, ...) of classes y (n,) that are held."""
+        self._free(list(self._find(x, y).values()), len(y))
+
+    def relabel(self, x: Tensor, y: Tensor, new: Tensor) -> None:
+        """Those of the images x of classes y (n,) that are held are of classes `new` (n,)."""
+        classes = new.tolist()
+        for item, slot in self._find(x, y).items():
+            self._enter(slot, classes[item])
+            self.columns["y"][slot] = classes[item]
+
+    def _find(self, x: Tensor, y: Tensor) -> dict[int, int]:
+        return find(self.columns["x"], self.labels, x, y.tolist()) if len(self) else {}
+
+    def _free(self, slots: Sequence[int], offered: int) -> None:
+        """Slots after a freed one move up; `offered` images count as if they had never come."""
+        gone = set(slots)
+        kept = [slot for slot in range(len(self)) if slot not in gone]
+        moved = {slot: place for place, slot in enumerate(kept)}
+        index = torch.tensor(kept, dtype=torch.int64, device=self.device)
+        for column in self.columns.values():
+            column[: len(kept)] = column[index]
+        self.columns = self.columns if kept else {}
+        self.labels = [self.labels[slot] for slot in kept]
+        self.members = [[moved[s] for s in own if s in moved] for own in self.members]
+        self.filled = [label for label, own in enumerate(self.members) if own]
+        self.index_in_class = [0] * len(kept)
+        for own in self.members:
+            for place, slot in enumerate(own):
+                self.index_in_class[slot] = place
+        self.seen = max(len(kept), self.seen - offered)
+
+    # ---------------------------------------------------------------- state
 
     @property
     def nbytes(self) -> int:

@@ -11,18 +11,21 @@ from collections.abc import Iterable, Sequence
 import torch
 
 
-def reservoir(seen: int, capacity: int, items: int, generator: torch.Generator) -> list[int]:
+def reservoir(
+    seen: int, capacity: int, items: int, generator: torch.Generator, filled: int | None = None
+) -> list[int]:
     """Slots for `items` new images, or -1 for "not kept" (Vitter 1985, algorithm R, exact).
 
     Item number n (counting from 1) is kept with probability min(1, capacity / n): while there is
     room it takes the next slot, afterwards j ~ U{0..n-1} and it takes slot j if j < capacity.
     One draw per item, also while there is room, so that the draws depend on the stream alone.
+    `filled`: slots in use, where some were freed again; else all that the stream could fill.
     """
-    slots = []
+    slots, filled = [], seen if filled is None else filled
     for u in torch.rand(items, dtype=torch.float64, generator=generator).tolist():
-        slot = seen if seen < capacity else int(u * (seen + 1))
+        slot = filled if filled < capacity else int(u * (seen + 1))
         slots.append(slot if slot < capacity else -1)
-        seen += 1
+        seen, filled = seen + 1, filled + 1
     return slots
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ocil.mixture.mixtures import Mixtures
 from ocil.mixture.transport import mixture_wasserstein
+from ocil.rows import without
 
 _NAMES = ("mu", "var", "log_pi")
 
@@ -109,6 +110,9 @@ class Diagnostics:
         if not self.before or classes >= 1.05 * len(self.before[0]):
             self.arrived = torch.zeros_like(self.arrived)
             self.before = tuple(self.mixtures.store[name].clone() for name in _NAMES)
+
+    def forget(self, label: int) -> None:
+        self.before = tuple(without(rows, label) for rows in self.before)
 
     def state_dict(self, samples: bool = True) -> dict[str, Tensor]:
         before = dict(zip(_NAMES, self.before, strict=False))

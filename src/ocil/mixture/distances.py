@@ -243,3 +243,6 @@ class PooledCovariance:
         if self.updates < 0:
             raise ValueError(f"the covariance has {self.updates} updates")
         self.factor()  # raises for what is no covariance
+
+    def forget(self, label: int) -> None:
+        """All classes share it: what one has added stays."""

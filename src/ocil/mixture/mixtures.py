@@ -243,3 +243,7 @@ class Mixtures(MixtureReader):
             raise OcilError(f"The saved mixtures are not of {self.dim} dimensions.")
         self.store.load_state_dict({k: v for k, v in state.items() if k != "base"})
         self.pooled_variance = state["base"].to(self.pooled_variance).clone()
+
+    def forget(self, label: int) -> None:
+        """The mixture and the queue of a class; in the variance that all share it remains."""
+        self.store.forget(label)

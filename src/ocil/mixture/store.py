@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ocil.errors import OcilError
 from ocil.mixture.moments import Points, window_points
+from ocil.rows import without
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -48,6 +49,12 @@ class ClassStore:
         for name, column in self.columns.items():
             extra = column.new_full((room, *column.shape[1:]), self._fill[name])
             self.columns[name] = torch.cat([column, extra])
+
+    def forget(self, label: int) -> None:
+        """Take out the row of a class, if there is one."""
+        if label < self.size:
+            self.size -= 1
+            self.columns = {name: without(c, label) for name, c in self.columns.items()}
 
     def __getitem__(self, name: str) -> Tensor:
         """A view of the rows in use."""

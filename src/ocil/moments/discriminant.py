@@ -33,6 +33,7 @@ class ClassMoments(ClassSums):
     def changed(self, y: Tensor | None) -> None:
         if y is None:
             self._factor: Tensor | None = None
+            self._background: tuple[Tensor, Tensor] | None = None
             self._solved: set[int] = set()  # groups of classes whose weights are those of now
         else:
             self._solved -= set((y // GROUP).tolist())
@@ -90,6 +91,17 @@ class ClassMoments(ClassSums):
         if (known := self._factor) is None:
             sigma = self.regularised(self.covariance(), self.total - self.pending)
             self._factor = known = torch.linalg.cholesky(sigma)
+        return known
+
+    def background(self) -> tuple[Tensor, Tensor]:
+        """The same factor of the covariance of all samples as one class, and their mean (d,)."""
+        if (known := self._background) is None:
+            counts, means = self.covered()
+            n = counts.sum().clamp(min=1)
+            mean = (means * counts[:, None]).sum(0) / n
+            total = self.second.whole().div_(n).addr_(mean, mean, alpha=-1)
+            factor = torch.linalg.cholesky(self.regularised(total, int(n)))
+            self._background = known = (factor, mean)
         return known
 
     def targets(self, part: slice) -> Tensor:

@@ -19,6 +19,24 @@ class Kept:
         self.kept_labels = torch.zeros(0, dtype=torch.int64, device=device)
         self.kept_at = self.kept_labels.clone()
 
+    def forget(self, label: int) -> None:
+        self._only(self.kept_labels != label)
+        self.kept_labels -= (self.kept_labels > label).long()
+
+    def remove(self, rows: Tensor, labels: Tensor) -> None:
+        """Let go of those that are among rows (n, d) of classes labels (n,)."""
+        left = torch.ones_like(self.kept_labels, dtype=torch.bool)
+        for row, label in zip(rows, labels, strict=True):
+            apart = (self.kept - row).abs().amax(1).masked_fill(~left, torch.inf)
+            apart[self.kept_labels != label] = torch.inf
+            if len(apart) and apart.min() <= 1e-5 * (1 + row.abs().max()):
+                left[apart.argmin()] = False
+        self._only(left)
+
+    def _only(self, few: Tensor) -> None:
+        for name in self.saved:
+            setattr(self, name, getattr(self, name)[few])
+
     def add(self, rows: Tensor, labels: Tensor, at: Tensor, share: Tensor) -> None:
         """Offer samples; `share` (0-d) of 2^32 is halved, in place, whenever there are too many."""
         for name, more in zip(self.saved, (rows, labels, at), strict=True):
@@ -28,5 +46,4 @@ class Kept:
             if len(few) <= MOST:
                 break
             share /= 2
-        for name in self.saved:
-            setattr(self, name, getattr(self, name)[few])
+        self._only(few)

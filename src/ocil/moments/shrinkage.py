@@ -31,7 +31,7 @@ def choose(losses: Tensor, m: int) -> tuple[float, float]:
     temperatures the best, drawn to a tenth while the samples are few.
     """
     best = losses.amin(1)
-    r = int((best <= 1.002 * best.min() + 1e-4).nonzero().max())
+    r = int((best <= 1.01 * best.min() + 1e-3).nonzero().max())
     away = torch.tensor(TEMPERATURES).to(losses).div(START).log2().square() * (4 / m)
     return GRID[r], TEMPERATURES[int((losses[r] + away[: losses.shape[1]]).argmin())]
 

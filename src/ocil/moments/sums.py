@@ -19,6 +19,7 @@ from torch import Tensor
 from ocil.moments.kept import Kept
 from ocil.moments.shrinkage import START
 from ocil.moments.triangle import Triangle
+from ocil.rows import without
 
 BLOCK = 128  # samples that enter together, at most
 
@@ -111,6 +112,41 @@ class ClassSums:
         classes = max(self.classes, other.classes)
         self.counts = padded(self.counts, classes) + padded(other.counts, classes)
         self.sums = padded(self.sums, classes) + padded(other.sums, classes)
+        self._start_block()
+
+    def remove(self, z: Tensor, y: Tensor) -> None:
+        """Take back features z (n, d) of classes y (n,) that were counted."""
+        if self.pending:
+            self.enter()
+        x = (z - self.shift).double()
+        self.second.add_whole(-(x.T @ x))
+        self.sums.index_add_(0, y, z.double(), alpha=-1)
+        self.counts -= torch.bincount(y, minlength=self.classes)
+        self.kept.remove(z, y)
+        self._lessened()
+
+    def forget(self, label: int) -> None:
+        """Take a class out: its waiting samples and its mean.
+
+        How the others of its samples differed from their mean is not known apart and stays in G:
+        G <- G - n_c (mu_c - a)(mu_c - a)'.
+        """
+        if label >= self.classes:
+            return
+        counts, means = self.covered()
+        self.second.add_whole(-counts[label] * torch.outer(means[label], means[label]))
+        stays = (self.labels[: self.pending] != label).nonzero()[:, 0]
+        self.rows, self.labels = self.rows[stays], self.labels[stays]
+        self.labels -= (self.labels > label).long()
+        self.counts, self.sums = without(self.counts, label), without(self.sums, label)
+        self.kept.forget(label)
+        self.pending = len(stays)
+        if self.pending:
+            self.enter()
+        self._lessened()
+
+    def _lessened(self) -> None:
+        self.choice[1].clamp_(max=self.total)
         self._start_block()
 
     @property

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.errors import OcilError
+from ocil.rows import without
 
 
 class GrowingHead(nn.Module):
@@ -34,6 +35,16 @@ class GrowingHead(nn.Module):
     def grow(self, classes: int) -> None:
         """Make `classes` rows in all (never fewer than there are); see `grow_head`."""
         grow_head(self, classes)
+
+    def forget(self, label: int) -> None:
+        """Take out the row of a class, if there is one.
+
+        The parameters stay the same objects: an optimiser still holds them.
+        """
+        for name in self.rows:
+            parameter = getattr(self, name)
+            parameter.grad = None
+            parameter.data = without(parameter.data, label)
 
     def draw(self, count: int) -> dict[str, Tensor]:
         """Fresh rows for every parameter in `rows`, on the CPU, uniform in +-1/sqrt(features)."""

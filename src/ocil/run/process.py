@@ -66,3 +66,14 @@ def check_sound(session: Session, report: dict[str, torch.Tensor]) -> None:
             f"{found[0].upper()}{found[1:]} by step {session.step}; lower --lr, it is "
             f"{session.settings.lr:g} (the checkpoints from before are kept)."
         )
+
+
+def check_call(
+    session: Session, report: dict[str, torch.Tensor], error: BaseException | None = None
+) -> None:
+    """Refuse a step that has ruined something; it is also the true cause of an `error`."""
+    if found := fault(session, report):
+        raise OcilError(
+            f"With lr {session.settings.lr:g} {found}; nothing of this call was kept. Make a "
+            "classifier with a lower lr."
+        ) from error
