@@ -136,8 +136,7 @@ class Bias(dict[str, Tensor]):
             self[name] = state[name].to(bias.device)
 
     def forget(self, label: int) -> None:
-        for name, bias in self.items():
-            self[name] = without(bias, label, 2)
+        self.update({name: without(bias, label, 2) for name, bias in self.items()})
 
 
 B = TypeVar("B", bound=BicSettings)
@@ -193,8 +192,7 @@ class Bic(ReplayLearner[B]):
 
     def step(self, batch: Batch) -> Report:
         batch = self.without_held(batch)
-        if self.settings.schedule == "steps":
-            self.drop_lr(batch, self.drops)
+        self.drop_lr(batch, self.drops if self.settings.schedule == "steps" else ())
         report = {}
         for _ in range(self.settings.updates):
             x, y = self.with_replay(batch)
