@@ -82,7 +82,9 @@ def facts(page: str) -> Iterator[Fact]:
         code ^= line.startswith("```")
         place = tuple([title for title in path if title not in TITLES][-2:])
         if code and not line.startswith("```"):
-            yield Fact(place, (), "command", today(line))
+            # OTC's default has an anchor and its read-out since: these flags are written out now.
+            plain = re.sub(r" --(anchor|readout) \S+", "", line)
+            yield Fact(place, (), "command", today(plain))
         elif heading := re.match(r"(#+) (.*)", line):
             path = [*path[: len(heading[1]) - 1], heading[2]]
             columns = []
