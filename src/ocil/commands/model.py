@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ocil.commands.items import find_files, read_files
+from ocil.commands.items import read_files
 from ocil.commands.parsing import Positional, say
 from ocil.errors import OcilError
 from ocil.files import write_atomic
@@ -47,10 +47,9 @@ class Predict:
 
         if self.top < 1:
             raise OcilError(f"--top is {self.top} but must be at least 1.")
-        files = find_files(self.files)
         set_threads(1)
         model = load(self.model)
-        x, names = read_files(model, files, self.bad_images)
+        x, names = read_files(model, self.files, self.bad_images)
         answers = _answers(model, x, self.top, self.unknown)
         _show([(name, *cells) for name, cells in zip(names, answers, strict=True)], self.csv)
 

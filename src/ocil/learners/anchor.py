@@ -73,21 +73,10 @@ class Anchor:
             items, labels = memory.columns["x"][held], memory.columns["y"][held]
             self.moments.choose(self.encoder.encode(items), labels)
 
-    @torch.no_grad()
-    def recount(self) -> bool:
-        """Begin anew with the first samples that are left, where they are held."""
-        if held := self.encoder.again():
-            self.moments.reset()
-            self.moments.add(self.encoder.encode(held[0]), held[1])
-        return held is not None
-
-    @torch.no_grad()
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None) -> None:
         """Take samples of classes y (n,) back; count them under classes `new` if given."""
-        z = self.encoder.encode(x)
-        self.moments.remove(z, y)
-        if new is not None:
-            self.moments.add(z, new)
+        sums = self.moments
+        self.encoder.correct((sums.reset, sums.add, sums.remove), x, y, new)
 
     def tempered(self, z: Tensor) -> Tensor:
         """Features (n, d) -> t times the scores (n, C)."""

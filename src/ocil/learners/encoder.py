@@ -7,6 +7,8 @@ dropped. Any other network stays as it starts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,7 @@ from ocil import nets
 from ocil.memory import Memory
 
 STAGES = (1, 10, 40, 300)  # samples after which the encoder is made
+Count = Callable[[Tensor, Tensor], None]  # of features (n, d) of classes (n,)
 CHUNK = 125  # images per forward pass when features of many are wanted; more only take memory
 
 
@@ -55,16 +58,31 @@ class Encoder:
             first.load_state_dict(first.state_dict(samples=False), 0)
         return True, x, y
 
-    def again(self) -> tuple[Tensor, Tensor] | None:
-        """Made anew of the first samples that are left, and these; None where none are held."""
-        first = self.first
-        if not isinstance(self.net, nets.Fitted) or not len(first):
-            return None
-        first.seen = len(first)
-        stage = max(s for s in STAGES if s <= first.seen)
-        self.net.fit(as_float(first.columns["x"][:stage]))
-        held = slice(first.seen)
-        return first.columns["x"][held], first.columns["y"][held]
+    @torch.no_grad()
+    def correct(
+        self,
+        statistics: tuple[Callable[[], None], Count, Count],
+        x: Tensor,
+        y: Tensor,
+        new: Tensor | None,
+    ) -> None:
+        """Take raw items x (n, ...) of classes y (n,) back, or count them under `new`.
+
+        `statistics`: how to begin anew, to count and to take back. While the first samples are
+        held, these have been corrected already: all is made anew of those that are left.
+        """
+        restart, count, uncount = statistics
+        if isinstance(self.net, nets.Fitted) and (n := len(self.first)):
+            self.first.seen = n
+            images, labels = (self.first.columns[name][:n] for name in "xy")
+            self.net.fit(as_float(images[: max(s for s in STAGES if s <= n)]))
+            restart()
+            count(self.encode(images), labels)
+        elif len(y):
+            z = self.encode(x)
+            uncount(z, y)
+            if new is not None:
+                count(z, new)
 
     def encode(self, x: Tensor) -> Tensor:
         """Features (n, d) of raw items."""

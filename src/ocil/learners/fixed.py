@@ -90,19 +90,8 @@ class FixedLearner(Learner[S]):
         """Take features z (n, d) of classes y (n,) back out of the statistics."""
         raise NotImplementedError
 
-    @torch.no_grad()
-    def recount(self) -> bool:
-        if held := self.encoder.again():
-            self.restart()
-            self.count(self.encoder.encode(held[0]), held[1])
-        return held is not None
-
-    @torch.no_grad()
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
-        z = self.encoder.encode(x)
-        self.uncount(z, y)
-        if new is not None:
-            self.count(z, new)
+        self.encoder.correct((self.restart, self.count, self.uncount), x, y, new)
 
     @torch.no_grad()
     def step(self, batch: Batch) -> Report:

@@ -95,12 +95,8 @@ class Learner(Generic[S]):
         """Take class `label` out of every part; the ids above it move down by one."""
         self.parts.forget(label)
 
-    def recount(self) -> bool:
-        """Make exact sums anew where all samples are still held; says whether they are."""
-        return False
-
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
-        """Subtract samples from exact sums; count them under classes `new` (n,) if given."""
+        """Take samples out of exact sums, or count them under classes `new` (n,); see `Encoder`."""
 
     def begin_task(self, task: int) -> None:
         """Called before the first batch of a task where `needs_tasks` is set."""

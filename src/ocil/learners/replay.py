@@ -105,9 +105,6 @@ class ReplayLearner(Learner[S]):
 
             self.anchor.update(x, y, self.memory, self.known, ask if scores else None)
 
-    def recount(self) -> bool:
-        return self.anchor is not None and self.anchor.recount()
-
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
         if self.anchor:
             self.anchor.correct(x, y, new)

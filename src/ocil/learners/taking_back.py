@@ -6,6 +6,7 @@ finished encoder.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ocil.learners.learner import Learner
@@ -18,7 +19,7 @@ def forget(learner: Learner, label: int) -> None:
     learner.forget(label)
     learner.classes -= 1
     learner.known = learner.classes
-    learner.recount()
+    learner.correct(torch.zeros(0, *learner.shape), torch.zeros(0, dtype=torch.int64))
 
 
 def remove(learner: Learner, x: Tensor, y: Tensor) -> None:
@@ -27,8 +28,7 @@ def remove(learner: Learner, x: Tensor, y: Tensor) -> None:
     x, y = x.to(learner.device), y.to(learner.device)
     for memory in _memories(learner):
         memory.remove(x, y)
-    if not learner.recount():
-        learner.correct(x, y)
+    learner.correct(x, y)
 
 
 def relabel(learner: Learner, x: Tensor, y: Tensor, new: Tensor) -> None:
