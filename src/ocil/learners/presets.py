@@ -17,6 +17,9 @@ def on_colour(
 def with_large_anchor(presets: Mapping[str, Mapping[str, Any]]) -> Presets:
     """The same and `large`: the default with an anchor of 800 filters, 84 MB.
 
+    Characters of MNIST's kind have nine regions in place of four: 300 filters, 60 MB. The digits
+    are too small for more filters than the default has.
+
     >>> with_large_anchor({"default": {"lr": 1}})["large"]
     {'lr': 1, 'anchor': 'patches', 'anchor_width': 800}
     """
@@ -26,6 +29,8 @@ def with_large_anchor(presets: Mapping[str, Mapping[str, Any]]) -> Presets:
         if key.split("/")[0] == "default"
     }
     large["large"] |= {"anchor": "patches", "anchor_width": 800}
+    for data, width in {"mnist": 300, "fashion-mnist": 300, "digits": 0}.items():
+        large[f"large/{data}"] = large.get(f"large/{data}", {}) | {"anchor_width": width}
     return {key: dict(value) for key, value in presets.items()} | large
 
 
