@@ -415,7 +415,7 @@ def test_parameters_clone_and_pickle() -> None:
     model = fed(seed=3)
     params = model.get_params()
     assert params == {"method": "er", "net": "auto", "seed": 3, "augment": "auto",
-                      "channels": "auto"} | SMALL  # fmt: skip
+                      "effort": "auto", "channels": "auto"} | SMALL  # fmt: skip
     fresh = clone(model)
     assert fresh.get_params() == params
     assert not fresh.__sklearn_is_fitted__()
@@ -466,7 +466,7 @@ def test_many_classes_of_features_are_told_apart_and_no_head_grows() -> None:
     x = centres[y] + 1.2 * draw.standard_normal((len(y), 32))
     tests = draw.integers(200, size=1000)
     test_x = centres[tests] + 1.2 * draw.standard_normal((1000, 32))
-    model = ocil.Classifier("otc", memory=400, net="identity").partial_fit(x, y)
+    model = ocil.Classifier("otc", memory=400, net="identity", jury=False).partial_fit(x, y)
     means = x.reshape(200, 20, 32).mean(1)
     oracle = ((test_x[:, None] - means) ** 2).sum(2).argmin(1) == tests
     assert 0.7 <= oracle.mean() <= 0.95
@@ -541,7 +541,7 @@ def test_a_step_that_ruins_the_weights_is_refused_and_undone(method: str) -> Non
 
 @pytest.mark.parametrize("lr", [1e38, 1e30, 1e12])
 def test_a_first_step_that_ruins_the_weights_is_refused(lr: float) -> None:
-    model = ocil.Classifier("er", **(SMALL | {"lr": lr}))
+    model = ocil.Classifier("er", **(SMALL | {"lr": lr, "updates": 1}))
     with pytest.raises(OcilError, match=r"With lr 1e\+\d+ the size of the weights became"):
         model.partial_fit(GOOD[:10], LABELS[:10])
     assert not model.__sklearn_is_fitted__()

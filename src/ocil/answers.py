@@ -14,6 +14,7 @@ from ocil import samples
 from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names
 from ocil.labels import Label
+from ocil.learners.jury import Score, score
 from ocil.learners.learner import Learner
 from ocil.modelfile import Learned
 from ocil.samples import BadInput, Channels
@@ -109,9 +110,27 @@ class Answers(Estimator):
             )
         return float(known.double().quantile(1 - FLAGGED))
 
+    @property
+    def score_(self) -> Score | None:
+        """Share of right answers on what is to come, by samples that were not learned.
+
+        Those of the jury, where a net is trained, else of samples left out one at a time; None
+        while there are too few. `by_class` has right answers and samples asked of each label.
+        """
+        now = self._fitted()
+        if (found := now.session.learner.fair_answers()) is None:
+            return None
+        labels, counts = now.session.labels.classes, now.counts
+        said = score(*found, [counts[label] for label in labels])
+        return said._replace(by_class={labels[c]: n for c, n in said.by_class.items()})
+
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Softmax of the scores (n, classes), columns in the order of `classes_`."""
-        scores = torch.from_numpy(self.scores(X)).double()
+        """Probabilities (n, classes), columns in the order of `classes_`.
+
+        Softmax of the scores, at the temperature that the jury or left-out samples chose.
+        """
+        learner = self._fitted().session.learner
+        scores = torch.from_numpy(self.scores(X)).double() * learner.temperature
         scores = scores.masked_fill((scores == -torch.inf).all(1, keepdim=True), 0.0)
         return scores.softmax(1).numpy()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import corrections, modelfile, samples
-from ocil.answers import Answers, arrive
+from ocil import modelfile, samples
+from ocil.afterwards import Afterwards
+from ocil.answers import arrive
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
 from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
 from ocil.labels import Label
 from ocil.learners import registry
+from ocil.learners.jury import FEW, SHARE
+from ocil.learners.replay import ReplayLearner
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
 from ocil.run.process import check_call
@@ -28,7 +30,7 @@ from ocil.session import Session, WayBack
 from ocil.settings import to_mapping
 
 
-class Classifier(Answers):
+class Classifier(Afterwards):
     """Learns from a stream in which new classes keep arriving, with scikit-learn's method names.
 
     Exceptions to scikit-learn's conventions: `classes_` is in order of arrival, not sorted, and so
@@ -58,6 +60,7 @@ class Classifier(Answers):
         *,
         seed: int = 0,
         augment: str = "auto",
+        effort: str = "auto",
         channels: Channels = "auto",
         **settings: Any,
     ) -> None:
@@ -69,7 +72,7 @@ class Classifier(Answers):
         setting of the method can be given by name (`ocil run METHOD --help` lists them).
         """
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
-        self.augment, self._given = augment, settings
+        self.augment, self.effort, self._given = augment, effort, settings
         self.channels: Channels = channels
         self._learned: Learned | None = None
         self._restart = False  # the first step failed
@@ -119,52 +122,6 @@ class Classifier(Answers):
             if self._restart:
                 now.session, self._restart = self._begin(now.form.shape), False
             self._learn(now, *now.pending, whole=self.pending_)
-        return self
-
-    def forget(self, label: Label) -> Classifier:
-        """Forget a class: its memory, mixture, mean, head row and count; its name is free.
-
-        >>> x, y = np.eye(3, dtype=np.float32).repeat(10, 0), np.arange(3).repeat(10)
-        >>> Classifier("slda", net="identity").partial_fit(x, y).forget(1).classes_.tolist()
-        [0, 2]
-
-        What all classes share keeps a trace of it: trained weights, and the covariance within
-        classes; `forget_samples` with all its samples takes it out of the covariance as well.
-        """
-        return self._correct(lambda now: corrections.forget(now, label))
-
-    def forget_samples(self, X: Any, y: Any) -> Classifier:
-        """Take samples back, given as they were learned: out of memory, counts and exact sums.
-
-        The sums of slda, ncm, ranpac, fecam and of the anchor are then those of a model that never
-        saw them; a class without samples is forgotten. Trained weights and mixtures keep a trace.
-        """
-        x, _ = self._items(X)
-        labels = samples.labels(y, len(x), [])
-        return self._correct(lambda now: corrections.forget_samples(now, x, labels))
-
-    def relabel(self, X: Any, y: Any, new: Any) -> Classifier:
-        """Samples that were learned with labels y have the labels `new`, old or unheard of.
-
-        >>> x, y = np.eye(2, dtype=np.float32).repeat(10, 0), ["cat"] * 10 + ["dog"] * 10
-        >>> model = Classifier("slda", net="identity").partial_fit(x, y)
-        >>> model.relabel(x[:2], ["cat"] * 2, ["dog"] * 2).counts_
-        {'cat': 8, 'dog': 12}
-        """
-        x, _ = self._items(X)
-        labels = samples.labels(y, len(x), [])
-        return self._correct(lambda now: corrections.relabel(now, x, labels, new))
-
-    def _correct(self, correction: Callable[[Learned], None]) -> Classifier:
-        """Take something back; a classifier that has nothing left is as new."""
-        self._check_whole()
-        if (now := self._learned) is None:
-            raise not_fitted("This Classifier is not fitted yet: there is nothing to take back.")
-        correction(now)
-        self._way_back = WayBack()
-        if not now.session.labels.classes:
-            now.session, self._restart = self._begin(now.form.shape), True
-            self._learned = now if now.pending else None
         return self
 
     def _learn(self, now: Learned, x: torch.Tensor, labels: list[Label], whole: int) -> None:
@@ -218,7 +175,7 @@ class Classifier(Answers):
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
         fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
-        given = {"data": "own"} | named | fitting | self._given
+        given = {"data": "own"} | self._of_training() | named | fitting | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):
@@ -229,6 +186,13 @@ class Classifier(Answers):
                 "own does not say; choose another, such as otc with its default settings."
             )
         return session
+
+    def _of_training(self) -> dict[str, Any]:
+        """Effort and jury, where a net is trained."""
+        if not issubclass(registry.get(self.method), ReplayLearner):
+            return {}
+        effort = "fixed" if "updates" in self._given else self.effort
+        return {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""

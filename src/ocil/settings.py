@@ -56,6 +56,14 @@ class Settings(Checked):
     """Images drawn from the memory per gradient step."""
     updates: int = setting(1, low=1, was=("steps",))
     """Gradient steps per stream batch, each with its own draw and augmentation."""
+    effort: Literal["fixed", "low", "auto", "high"] = "fixed"
+    """Gradient steps per batch: as many as `updates` says (fixed), none, so that the anchor answers
+    alone (low), or by the samples so far, more while they are few (auto, high)."""
+    max_updates: int = setting(4, low=1, only={"effort": ["auto", "high"]})
+    """At most so many a batch with effort auto, three times as many with high."""
+    jury: bool = setting(False, costs=False)
+    """Hold a tenth of the memory apart, never trained on: it calibrates the answers and tells how
+    good they are."""
     epochs: int = setting(1, low=1, costs=False)
     """Passes over each task; 1 is the online setting."""
     validate: bool = setting(False, costs=False)

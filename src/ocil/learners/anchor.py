@@ -22,7 +22,7 @@ from ocil.learners.pool import EVERY, Pool
 from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.memory import Memory
 from ocil.moments import ClassMoments
-from ocil.moments.novelty import left_out, novelty
+from ocil.moments.novelty import left_out, left_out_scores, novelty
 from ocil.settings import Settings
 
 Scores = Callable[[Features], Tensor]
@@ -69,9 +69,7 @@ class Anchor:
             self.moments.reset()
         self.moments.add(self.encoder.encode(x), y)
         if len(memory) and self.moments.until_due <= 0:
-            held = slice(len(memory))
-            items, labels = memory.columns["x"][held], memory.columns["y"][held]
-            self.moments.choose(self.encoder.encode(items), labels)
+            self.moments.choose(*self.held(memory))
 
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None) -> None:
         """Take samples of classes y (n,) back; count them under classes `new` if given."""
@@ -80,17 +78,32 @@ class Anchor:
 
     def tempered(self, z: Tensor) -> Tensor:
         """Features (n, d) -> t times the scores (n, C)."""
-        return self.moments.scores(z) * float(self.moments.choice[3])
+        return self.moments.scores(z) * self.temperature
 
-    def readouts(self, net: Scores | None, memory: Memory) -> dict[str, Readout]:
-        """`net`: log-probabilities by what was learned; None: there is nothing to fuse with."""
+    @property
+    def temperature(self) -> float:
+        return float(self.moments.choice[3])
+
+    def tempered_without(self, z: Tensor, y: Tensor) -> Tensor:
+        """The same for samples that are counted, as if each had never come."""
+        return left_out_scores(self.moments, z, y) * self.temperature
+
+    def readouts(
+        self, net: Scores | None, memory: Memory, weights: Callable[[], tuple[float, float]]
+    ) -> dict[str, Readout]:
+        """`net`: log-probabilities by what was learned; None: there is nothing to fuse with.
+
+        `weights`: how much the anchor's and the net's word count.
+        """
 
         def anchor(features: Features) -> Tensor:
             return self.moments.scores(features["anchor"])
 
         def fused(features: Features) -> Tensor:
             assert net is not None
-            return self.tempered(features["anchor"]) + self.pool.weight * net(features)
+            own, other = weights()
+            found = self.tempered(features["anchor"]) * own
+            return found + other * net(features) if other else found
 
         ways = {"anchor": anchor} | ({"fused": fused} if net else {})
         return {
@@ -107,11 +120,15 @@ class Anchor:
     @torch.inference_mode()
     def left_out(self, memory: Memory) -> Tensor | None:
         """Novelty of the samples held, as if they had never come."""
-        z, y = self.moments.kept.kept, self.moments.kept.kept_labels
-        if len(memory):
-            held = slice(len(memory))
-            z, y = self.encoder.encode(memory.columns["x"][held]), memory.columns["y"][held]
+        z, y = self.held(memory)
         return left_out(self.moments, z, y) if len(y) else None
+
+    def held(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Features (m, d) and classes (m,) of the samples held."""
+        if not len(memory):
+            return self.moments.kept.kept, self.moments.kept.kept_labels
+        held = slice(len(memory))
+        return self.encoder.encode(memory.columns["x"][held]), memory.columns["y"][held]
 
     def centroids(self) -> Centroids:
         return at_means(self.moments.means)

@@ -101,7 +101,7 @@ class Aser(ReplayLearner[AserSettings]):
 
     def step(self, batch: Batch) -> Report:
         report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             x, y = self.with_replay(batch)
             loss = F.cross_entropy(self.logits(self.augmented(x)), y)
             report["loss"] = self.optimizer_step(loss)

@@ -194,7 +194,7 @@ class Bic(ReplayLearner[B]):
         batch = self.without_held(batch)
         self.drop_lr(batch, self.drops if self.settings.schedule == "steps" else ())
         report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             x, y = self.with_replay(batch)
             if len(y) > 1:  # at the start all may be held out, and batch norm needs two
                 loss = self.loss(self.augmented(x), y, self.weights(batch))

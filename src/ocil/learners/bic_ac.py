@@ -39,9 +39,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ocil.learners.bic import OFFLINE, OFFLINE_DATA, ONLINE, Bic, BicSettings
-from ocil.learners.model import Model
+from ocil.learners.model import Model, evaluating
 from ocil.learners.readouts import Features, Readout
-from ocil.learners.replay import evaluating
 from ocil.nets.heads import GrowingLinear
 from ocil.settings import setting
 from ocil.stream import Batch

@@ -34,3 +34,14 @@ def check_memory(method: str, needed: bool, images: int | None) -> None:
             f"{method} cannot do without a memory, but memory is none; give the number of images "
             "to keep, such as --memory 500."
         )
+
+
+def optimizer(settings: Settings, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """AdamW or SGD over all weights."""
+    # The fused form does the same arithmetic in one pass; the plain one costs more than the
+    # forward and backward pass of the MLP together.
+    shared: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    shared |= {"fused": True}
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), momentum=settings.momentum, **shared)
+    return torch.optim.AdamW(model.parameters(), **shared)

@@ -53,9 +53,9 @@ from torch import Tensor
 
 from ocil import losses
 from ocil.learners.learner import Report
-from ocil.learners.model import Model
+from ocil.learners.model import Model, evaluating
 from ocil.learners.presets import mixed_in, on_colour
-from ocil.learners.replay import CHUNK, ReplayLearner, evaluating
+from ocil.learners.replay import CHUNK, ReplayLearner
 from ocil.memory import exemplars
 from ocil.nets.projection import Projection
 from ocil.settings import Settings, setting
@@ -154,7 +154,7 @@ class Co2l(ReplayLearner[Co2lSettings]):
             for group in self.optimizer.param_groups:
                 group["lr"] = s.lr * (1e-3 + (1 - 1e-3) * share)
         report = {}
-        for _ in range(s.updates):
+        for _ in range(self.updates):
             x, y = self.with_replay(batch)
             views = torch.cat([self.augmented(x), self.augmented(x)])
             self.backbone_images += len(views)

@@ -152,10 +152,10 @@ class Cope(ReplayLearner[CopeSettings]):
 
     def step(self, batch: Batch) -> Report:
         report, embedded, classes = {}, [], []
-        for step in range(self.settings.updates):
+        for step in range(self.updates):
             x, y = self.with_replay(batch)
             z = self.logits(self.augmented(x))  # (n, d)
-            last = step == self.settings.updates - 1
+            last = step == self.updates - 1
             used = len(y) if last else len(y) - len(batch.y)  # the stream's count once
             embedded.append(z.detach()[:used])
             classes.append(y[:used])

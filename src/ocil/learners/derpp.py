@@ -108,7 +108,7 @@ class Derpp(ReplayLearner[DerppSettings]):
             self.drop_lr(batch, (0.7, 0.9))
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         arrived, report = None, {}
-        for _ in range(s.updates):
+        for _ in range(self.updates):
             logits = self.logits(self.augmented(x))
             arrived = logits.detach() if arrived is None else arrived
             loss = F.cross_entropy(logits, y)

@@ -58,7 +58,7 @@ class Er(ReplayLearner[ErSettings]):
     def step(self, batch: Batch) -> Report:
         report = {}
         if not (self.settings.skip_first and self.memory.capacity and not len(self.memory)):
-            for _ in range(self.settings.updates):
+            for _ in range(self.updates):
                 x, y = self.with_replay(batch)
                 x, y = self.augment_views(x, y, len(batch.y), self.settings.views)
                 loss = F.cross_entropy(self.logits(x), y)

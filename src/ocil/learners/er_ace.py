@@ -56,7 +56,7 @@ class ErAce(ReplayLearner[Settings]):
 
     def step(self, batch: Batch) -> Report:
         report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             x, y = self.with_replay(batch)
             logits, old = self.logits(self.augmented(x)), len(y) - len(batch.y)
             among = losses.present(y[old:], self.classes)

@@ -68,6 +68,11 @@ class FixedLearner(Learner[S]):
         if isinstance(net, nets.Fitted):
             self.parts["first"] = self.encoder.first
         build.check_memory(self.method, self.needs_memory, settings.memory)
+        if settings.jury or settings.effort != "fixed":
+            raise OcilError(
+                f"{self.method} trains nothing: leave jury and effort out; it tells how good it is "
+                "by leaving out one sample at a time."
+            )
         if self.memory_policy == "none" and settings.memory is not None:
             raise OcilError(
                 f"{self.method} keeps no memory, but memory is {settings.memory}; leave it out."

@@ -144,7 +144,7 @@ class Geodl(ReplayLearner[GeodlSettings]):
             self.imprint(batch, self.known)
         if s.schedule == "steps":
             self.drop_lr(batch, (0.5, 0.75))
-        for _ in range(s.updates):
+        for _ in range(self.updates):
             x, y = self.with_replay(batch)
             x = self.augmented(x)
             features, z = self.describe(self.model, x)

@@ -131,7 +131,7 @@ class Gsa(ReplayLearner[GsaSettings]):
     def step(self, batch: Batch) -> Report:
         self.balance.begin_batch(0 if batch.task is None else batch.task, self.known)
         report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             report["loss"] = self.optimizer_step(self.loss(*self.choose(batch)))
         self.remember(batch)
         return report

@@ -86,7 +86,7 @@ class HolisticLearner(ReplayLearner[H]):
 
     def step(self, batch: Batch) -> Report:
         terms: Report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             terms = self.loss_terms(batch.x.to(self.device), batch.y.to(self.device))
             terms["loss"] = torch.stack(list(terms.values())).sum()
             self.optimizer_step(terms["loss"])

@@ -8,6 +8,7 @@ each, and can be asked for scores at any time. It never learns of a class before
     readouts()              the ways to classify, each a function of features
     parts                   everything with state; saved, loaded and counted here
 
+Answering is in its base, `ocil.learners.reader`.
 `ocil.learners.replay.ReplayLearner` adds what most methods share: net, averaged weights, memory.
 """
 
@@ -24,7 +25,8 @@ from ocil.errors import OcilError
 from ocil.learners.encoder import Encoder
 from ocil.learners.model import Model
 from ocil.learners.parts import Parts
-from ocil.learners.readouts import Centroids, Features, Readout, pick_readout
+from ocil.learners.reader import Reader
+from ocil.learners.readouts import pick_readout
 from ocil.memory import Memory
 from ocil.settings import Settings
 from ocil.stream import Batch
@@ -33,7 +35,7 @@ S = TypeVar("S", bound=Settings)
 Report = dict[str, Tensor]
 
 
-class Learner(Generic[S]):
+class Learner(Reader, Generic[S]):
     method: ClassVar[str]
     title: ClassVar[str]
     paper: ClassVar[str] = ""
@@ -41,12 +43,10 @@ class Learner(Generic[S]):
     needs_tasks: bool = False  # of the method; settings may ask for it in a learner
     needs_memory: ClassVar[bool] = False  # True where the method is nothing without one
     memory_policy: ClassVar[str] = "reservoir"  # what decides the memory's content, in words
-    own_readout: ClassVar[str] = "head"  # what counts by default, from averaged weights if kept
     settings_type: ClassVar[type[Settings]] = Settings
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     model: Model  # net and head
     memory: Memory  # of capacity 0 where there is none
-    readout: str  # the one that counts, see `choose_readout`
 
     def __init_subclass__(cls) -> None:
         if "learn" in vars(cls):
@@ -70,8 +70,8 @@ class Learner(Generic[S]):
     @final
     def learn(self, batch: Batch) -> Report:
         self.add_classes(batch.y)
-        self.arrive(batch)
-        return self.step(batch)
+        left = self.arrive(batch)
+        return self.step(left) if left else {}
 
     def add_classes(self, y: Tensor) -> None:
         """Make room for the classes in y (n,) that are new."""
@@ -84,8 +84,9 @@ class Learner(Generic[S]):
     def grow(self, classes: int) -> None:
         """What a method adds for new classes; `self.classes` is still their number before."""
 
-    def arrive(self, batch: Batch) -> None:
-        """What happens to a batch before the method learns it."""
+    def arrive(self, batch: Batch) -> Batch | None:
+        """What happens to a batch before the method learns it -> what is left to learn."""
+        return batch
 
     def step(self, batch: Batch) -> Report:
         """Learn one batch without a synchronisation of device and host."""
@@ -104,42 +105,11 @@ class Learner(Generic[S]):
     def end_task(self, task: int, images: Tensor, labels: Tensor) -> None:
         """Called after the last batch of a task where `needs_tasks` is set; redone after a kill."""
 
-    def features(self, x: Tensor) -> Features:
-        """Features of raw images x (n, ...), in eval mode and without augmentation."""
-        raise NotImplementedError
-
-    def readouts(self) -> dict[str, Readout]:
-        """Every way to classify, by name."""
-        raise NotImplementedError
-
     def choose_readout(self) -> str:
         """The read-out that counts: what the settings name, an anchor's, or the method's own."""
         own, known = f"ema-{self.own_readout}", list(self.readouts())
         wanted = ("fused", "anchor", own, self.own_readout)
         return pick_readout(self.settings.readout, wanted, known, self.method)
-
-    @torch.inference_mode()
-    def all_scores(self, features: Features, names: Sequence[str]) -> dict[str, Tensor]:
-        """Scores (n, classes seen) by several read-outs; changes no state."""
-        known = self.readouts()
-        return {name: known[name].scores(features) for name in names}
-
-    def scores(self, x: Tensor, readout: str | None = None) -> Tensor:
-        name = readout or self.readout
-        return self.all_scores(self.features(x), [name])[name]
-
-    @torch.inference_mode()
-    def latent_points(self, x: Tensor) -> Tensor:
-        """Features (n, d) of raw images as the read-out that counts sees them."""
-        return self.readouts()[self.readout].points(self.features(x))
-
-    def centroids(self) -> Centroids | None:
-        """What stands for the classes among the latent points."""
-        return None
-
-    def diagnose(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """Plain numbers for the record at a task's end, from test images x of classes y (n,)."""
-        return {}
 
     @property
     def nbytes(self) -> int:

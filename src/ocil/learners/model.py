@@ -1,7 +1,8 @@
 """A feature extractor with a growing head, and the running average of its weights."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -57,6 +58,17 @@ class Projected(Model):
 def frozen_copy(model: Model) -> Model:
     """The model as it is now, in eval mode and without gradients."""
     return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Eval mode inside; afterwards the mode it had."""
+    was = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was)
 
 
 class WeightAverage:

@@ -161,7 +161,7 @@ class Mose(ReplayLearner[MoseSettings]):
     def step(self, batch: Batch) -> Report:
         self.progress.meet(-1 if batch.task is None else batch.task, batch.y.tolist())
         report = {}
-        for _ in range(self.settings.updates):
+        for _ in range(self.updates):
             new, old = self.divide(batch)
             loss = self.loss(self.views(new), self.views(old), report)
             report["loss"] = self.optimizer_step(loss)

@@ -28,19 +28,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ocil import losses, nets
-from ocil.learners import otc_fits, otc_readouts
-from ocil.learners.anchor import Scores
+from ocil.learners import otc_fits
 from ocil.learners.learner import Report
-from ocil.learners.model import Model
+from ocil.learners.otc_readouts import MixtureReader
 from ocil.learners.otc_settings import DROPS, PRESETS, TITLE, OtcSettings
-from ocil.learners.readouts import Centroids, Readout
-from ocil.learners.replay import ReplayLearner
 from ocil.memory import admission, policies
 from ocil.mixture import Diagnostics, Mixtures, PooledCovariance
 from ocil.stream import Batch
 
 
-class Otc(ReplayLearner[OtcSettings]):
+class Otc(MixtureReader):
     method = "otc"
     title = "Mixtures cultivated by optimal transport"
     paper = f"Tran et al., {TITLE}"
@@ -76,7 +73,7 @@ class Otc(ReplayLearner[OtcSettings]):
         s, fresh, report = self.settings, len(batch.y), {}
         x, y = self.with_replay(batch)
         self.drop_lr(batch, DROPS[s.schedule])
-        for update in range(s.updates):  # step 0
+        for update in range(self.updates):  # step 0
             if update and s.redraw:
                 x, y = self.with_replay(batch)
             shown, labels = self.augment_views(x, y, fresh, s.views)
@@ -109,6 +106,12 @@ class Otc(ReplayLearner[OtcSettings]):
             report["preservation"] = pulled.detach()
             loss = loss + s.preserve * pulled
         return loss
+
+    def rehearsal_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.joint_loss(x, y, len(y), {})
+
+    def rehearsed(self) -> None:
+        otc_fits.refresh(self, *self.memory_items())
 
     def preservation(self, features: Tensor, y: Tensor) -> Tensor:
         """Dynamic Preservation of features (n, d); 0 while there are no centroids."""
@@ -153,32 +156,3 @@ class Otc(ReplayLearner[OtcSettings]):
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
         super().correct(x, y, new)
         self.mixtures.store.grow(self.classes)  # a class that is new has no points yet
-
-    @property
-    def latent(self) -> Model:
-        """The weights whose features the mixtures describe."""
-        return self.average.model if self.average else self.model
-
-    def scaled(self, features: Tensor) -> Tensor:
-        """Features (n, d) as the mixtures see them: of unit length, or as they are."""
-        return F.normalize(features, dim=1) if self.settings.features == "unit" else features
-
-    def encode_latent(self, x: Tensor) -> Tensor:
-        """Features (n, d) of raw images in the space of the mixtures."""
-        return self.scaled(self.encode(self.latent, x))
-
-    def readouts(self) -> dict[str, Readout]:
-        return super().readouts() | otc_readouts.readouts(self)
-
-    def learned_scores(self) -> Scores:
-        return otc_readouts.learned_scores(self, super().learned_scores())
-
-    @torch.inference_mode()
-    def latent_points(self, x: Tensor) -> Tensor:
-        return self.encode_latent(x)  # whichever read-out counts
-
-    def centroids(self) -> Centroids:
-        return otc_readouts.centroids(self.mixtures)
-
-    def diagnose(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        return otc_readouts.diagnose(self, x, y)

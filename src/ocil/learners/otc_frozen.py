@@ -30,6 +30,10 @@ class FrozenOtc(Otc):
             settings = replace(settings, start=start)
         super().__init__(settings, *rest)
 
+    @property
+    def trained(self) -> bool:
+        return True  # there is nothing to train: the mixtures have what they need
+
     def build_model(self, net: torch.nn.Module) -> Model:
         return Headless(net, self.generators["init"])
 

@@ -11,25 +11,62 @@ the linear head and similarity give to c.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ocil.learners.anchor import Scores
+from ocil.learners.model import Model
+from ocil.learners.otc_settings import OtcSettings
 from ocil.learners.readouts import Centroids, Features, Readout
-from ocil.mixture import Mixtures
-
-if TYPE_CHECKING:
-    from ocil.learners.otc import Otc
-
+from ocil.learners.replay import ReplayLearner
+from ocil.mixture import Diagnostics, Mixtures, PooledCovariance
 
 LEAST = -20.0  # log-probability of a class that a mixture cannot name
 TRAINED = ("mahalanobis-full", "mahalanobis-full-1", "product")  # exist where a net is trained
 
 
-def readouts(otc: Otc) -> dict[str, Readout]:
+class MixtureReader(ReplayLearner[OtcSettings]):
+    """The half of OTC that reads; the other learns (otc.py)."""
+
+    mixtures: Mixtures
+    pooled: PooledCovariance
+    inside: Diagnostics
+
+    @property
+    def latent(self) -> Model:
+        """The weights whose features the mixtures describe."""
+        return self.average.model if self.average else self.model
+
+    def scaled(self, features: Tensor) -> Tensor:
+        """Features (n, d) as the mixtures see them: of unit length, or as they are."""
+        return F.normalize(features, dim=1) if self.settings.features == "unit" else features
+
+    def encode_latent(self, x: Tensor) -> Tensor:
+        """Features (n, d) of raw images in the space of the mixtures."""
+        return self.scaled(self.encode(self.latent, x))
+
+    def readouts(self) -> dict[str, Readout]:
+        begun = self.trained or self.settings.effort != "low"
+        return super().readouts() | (readouts(self) if begun else {})
+
+    def learned_scores(self) -> Scores:
+        return learned_scores(self, super().learned_scores())
+
+    @torch.inference_mode()
+    def latent_points(self, x: Tensor) -> Tensor:
+        return self.encode_latent(x)  # whichever read-out counts
+
+    def centroids(self) -> Centroids:
+        return centroids(self.mixtures)
+
+    def diagnose(self, x: Tensor, y: Tensor) -> dict[str, Any]:
+        return diagnose(self, x, y)
+
+
+def readouts(otc: MixtureReader) -> dict[str, Readout]:
     """All of them, by name; the mixtures are looked at when scores are asked for."""
     space = "average" if otc.average else "live"
 
@@ -73,7 +110,7 @@ def readouts(otc: Otc) -> dict[str, Readout]:
     return found | {"product": Readout(product, unit, novelty=foreign)}
 
 
-def learned_scores(otc: Otc, head: Scores | None) -> Scores:
+def learned_scores(otc: MixtureReader, head: Scores | None) -> Scores:
     """The mean of the log-probabilities by the head, where there is one, and by similarity."""
     mixtures = readouts(otc)["similarity"].scores
 
@@ -87,7 +124,7 @@ def learned_scores(otc: Otc, head: Scores | None) -> Scores:
 
 
 @torch.inference_mode()
-def diagnose(otc: Otc, x: Tensor, y: Tensor) -> dict[str, Any]:
+def diagnose(otc: MixtureReader, x: Tensor, y: Tensor) -> dict[str, Any]:
     """How the mixtures describe test images x (n, ...) of classes y (n,), and replayed ones."""
     kinds = {"test": (x, y.to(otc.device))}
     if len(otc.memory):

@@ -7,9 +7,8 @@ Read-outs exist for both sets of weights: "head" and "mean" read the features of
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+import functools
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +16,12 @@ from torch import Tensor
 
 from ocil import augment, nets
 from ocil.errors import OcilError
-from ocil.learners import build
+from ocil.learners import build, judging
 from ocil.learners.anchor import Anchor, Scores
 from ocil.learners.encoder import CHUNK, as_float
+from ocil.learners.jury import SHARE, Jury
 from ocil.learners.learner import Learner, S
-from ocil.learners.model import Model, WeightAverage
+from ocil.learners.model import Model, WeightAverage, evaluating
 from ocil.learners.parts import OptimizerState, Teacher, Weights
 from ocil.learners.readouts import (
     Centroids,
@@ -35,6 +35,7 @@ from ocil.memory import Memory
 from ocil.nets.heads import grow_head
 from ocil.stream import Batch
 
+FULL = 1000  # samples a class up to which a batch gets more updates than one, with effort auto
 PREFIX = {"live": "", "average": "ema-"}  # of a read-out's name, by the weights it reads
 
 
@@ -58,7 +59,10 @@ class ReplayLearner(Learner[S]):
         self.parts |= {"average": self.average} if self.average else {}
         self._teacher = self.parts["teacher"] = Teacher(self.model)
         build.check_memory(self.method, self.needs_memory, settings.memory)
-        self.memory = self.build_memory(settings.memory)
+        size = settings.memory or 0
+        self.jury = Jury(size // SHARE if settings.jury else 0, self.device)
+        self.memory = self.build_memory(settings.memory and size - self.jury.capacity)
+        self.parts |= {"jury": self.jury} if self.jury.capacity else {}
         self.anchor = None
         if settings.anchor != "none":
             self.anchor = Anchor(settings, self.shape, keeps=not self.memory.capacity)
@@ -71,13 +75,7 @@ class ReplayLearner(Learner[S]):
         return Model(net, self.generators["init"])
 
     def build_optimizer(self) -> torch.optim.Optimizer:
-        # The fused form does the same arithmetic in one pass; the plain one costs more than the
-        # forward and backward pass of the MLP together.
-        s = self.settings
-        shared: dict[str, Any] = {"lr": s.lr, "weight_decay": s.weight_decay, "fused": True}
-        if s.optimizer == "sgd":
-            return torch.optim.SGD(self.model.parameters(), momentum=s.momentum, **shared)
-        return torch.optim.AdamW(self.model.parameters(), **shared)
+        return build.optimizer(self.settings, self.model)
 
     def build_memory(self, capacity: int | None) -> Memory:
         """The replay memory, a part where there is one; of capacity 0 where there is none."""
@@ -94,8 +92,17 @@ class ReplayLearner(Learner[S]):
         if self.average:
             self.average.grow(classes)
 
-    def arrive(self, batch: Batch) -> None:
-        """The anchor takes every sample once, before the method has learned it."""
+    @property
+    def updates(self) -> int:
+        """Gradient steps that the batch at hand gets; more while samples are few."""
+        s = self.settings
+        if s.effort == "fixed":
+            return s.updates
+        most = {"low": 0, "auto": s.max_updates, "high": 3 * s.max_updates}[s.effort]
+        return min(most, max(1, round(FULL * self.classes / (self.memory.seen + s.batch))))
+
+    def arrive(self, batch: Batch) -> Batch | None:
+        """The anchor takes every sample once, before the method has learned it; then the jury."""
         if self.anchor and not batch.epoch:
             x, y, scores = batch.x.to(self.device), batch.y.to(self.device), self.learned_scores()
 
@@ -104,6 +111,13 @@ class ReplayLearner(Learner[S]):
                 return scores(self.features(x)) if scores else x
 
             self.anchor.update(x, y, self.memory, self.known, ask if scores else None)
+        if self.jury.capacity:
+            batch = self.jury.take(batch, self.classes, self.generators["memory"])
+            if self.jury.due:
+                self.jury.judge(*judging.words(self))
+        if not self.updates:
+            self.remember(batch)
+        return batch if self.updates and len(batch.y) else None
 
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
         if self.anchor:
@@ -160,6 +174,13 @@ class ReplayLearner(Learner[S]):
             self.average.update()
         return loss.detach()
 
+    def rehearsal_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of augmented images x of classes y (n,) out of the memory, see `ocil.consolidation`."""
+        return F.cross_entropy(self.logits(x), y)
+
+    def rehearsed(self) -> None:
+        """Called after the last step on the memory alone."""
+
     def drop_lr(self, batch: Batch, shares: Sequence[float]) -> None:
         """A tenth of the learning rate after each of these shares of a task's epochs."""
         drops = sum(batch.epoch >= share * batch.epochs for share in shares)
@@ -197,8 +218,21 @@ class ReplayLearner(Learner[S]):
             for name, readout in self.readouts_in(space, model).items()
         }
         if self.anchor:
-            found |= self.anchor.readouts(self.learned_scores(), self.memory)
+            weights = functools.partial(judging.pool_weights, self)
+            found |= self.anchor.readouts(self.learned_scores(), self.memory, weights)
         return found
+
+    @property
+    def trained(self) -> bool:
+        """Whether the net has been trained at all."""
+        return bool(self.average.updates if self.average else self.optimizer.state)
+
+    @property
+    def temperature(self) -> float:
+        return judging.temperature(self)
+
+    def fair_answers(self) -> tuple[Tensor, Tensor] | None:
+        return judging.fair_answers(self)
 
     def learned_scores(self) -> Scores | None:
         """What `fused` joins to the anchor: log-probabilities by the head, averaged if it can be.
@@ -256,14 +290,3 @@ class ReplayLearner(Learner[S]):
             return own() if own else None
         x, y = self.memory_items()
         return mean_centroids(self.latent_points(x), y, self.classes)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Generator[None]:
-    """Eval mode inside; afterwards the mode it had."""
-    was = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was)

@@ -98,7 +98,7 @@ class Sbs(ReplayLearner[SbsSettings]):
         task = -1 if batch.task is None else batch.task
         x, y = batch.x.to(self.device), batch.y.to(self.device)
         report, arrival = {}, None
-        for _ in range(s.updates):
+        for _ in range(self.updates):
             slots = memory.choose(s.replay, draw, s.retrieval) if len(memory) and s.replay else []
             old = memory.read(slots) if slots else {"x": x[:0], "y": y[:0]}
             answer = torch.cat([old["y"], y])

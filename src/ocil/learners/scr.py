@@ -92,7 +92,7 @@ class Scr(ReplayLearner[ScrSettings]):
     def step(self, batch: Batch) -> Report:
         report = {}
         if not (self.settings.skip_first and not len(self.memory)):
-            for _ in range(self.settings.updates):
+            for _ in range(self.updates):
                 loss = self.loss(*self.with_replay(batch))
                 report["loss"] = self.optimizer_step(loss)
         self.remember(batch)

@@ -31,6 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ocil.learners.anchor import at_means
@@ -38,7 +39,7 @@ from ocil.learners.fixed import FixedLearner, FixedSettings, plain
 from ocil.learners.learner import Report
 from ocil.learners.readouts import Readout
 from ocil.moments import ClassMoments
-from ocil.moments.novelty import left_out, novelty
+from ocil.moments.novelty import left_out, left_out_scores, novelty
 from ocil.stream import Batch
 
 RANDUMB = {"net": "random", "random.kind": "fourier", "width": 4000}
@@ -91,9 +92,22 @@ class Slda(FixedLearner[FixedSettings]):
             )
         }
 
+    def held_features(self) -> tuple[Tensor, Tensor]:
+        """Of the memory's images, or without a memory those that are kept."""
+        if self.memory.capacity and len(self.memory):
+            return super().held_features()
+        return self.moments.kept.kept, self.moments.kept.kept_labels
+
     def left_out(self) -> Tensor | None:
-        """Novelty of what is held, the memory's images or features that are kept."""
-        if self.memory.capacity:
-            return left_out(self.moments, *self.held_features()) if len(self.memory) else None
-        kept = self.moments.kept
-        return left_out(self.moments, kept.kept, kept.kept_labels) if len(kept.kept) else None
+        """Novelty of what is held, as if it had never come."""
+        z, y = self.held_features()
+        return left_out(self.moments, z, y) if len(y) else None
+
+    @property
+    def temperature(self) -> float:
+        return float(self.moments.choice[3])
+
+    @torch.inference_mode()
+    def fair_answers(self) -> tuple[Tensor, Tensor] | None:
+        z, y = self.held_features()
+        return (left_out_scores(self.moments, z, y), y) if len(y) else None

@@ -30,6 +30,8 @@ GROUP = 16  # classes that are solved together: equal shapes give equal bits
 class ClassMoments(ClassSums):
     """`keeps`: features are kept to choose the shrinkage; else `choose` is called when `due`."""
 
+    rho = _drawn = 1.0  # shrinkage of the factor, and of the latest matrix
+
     def changed(self, y: Tensor | None) -> None:
         if y is None:
             self._factor: Tensor | None = None
@@ -80,7 +82,7 @@ class ClassMoments(ClassSums):
         noise = 1e-7 * self.dim**-0.5 * self.second.trace() / max(1, n)
         if level <= 10 * noise:  # no two samples of a class differ
             return torch.eye(self.dim, dtype=s.dtype, device=s.device)
-        rho = n0 / (n0 + n) if n0 else shrinkage.oas(s, n)
+        self._drawn = rho = n0 / (n0 + n) if n0 else shrinkage.oas(s, n)
         s.mul_(1 - rho).diagonal().add_(max(rho * level, noise))
         return s
 
@@ -91,6 +93,7 @@ class ClassMoments(ClassSums):
         if (known := self._factor) is None:
             sigma = self.regularised(self.covariance(), self.total - self.pending)
             self._factor = known = torch.linalg.cholesky(sigma)
+            self.rho = self._drawn
         return known
 
     def background(self) -> tuple[Tensor, Tensor]:

@@ -23,11 +23,11 @@ def _white(factor: Tensor, rows: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor, rows.T, upper=False).T
 
 
-def _spaces(moments: ClassMoments) -> list[tuple[Tensor, Tensor, Tensor]]:
+def _spaces(moments: ClassMoments, spaces: int = 2) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Factor, means (C, d) less the shift and counts (C,): of the classes, and of all as one."""
-    counts, means = moments.covered()
+    counts, means = moments.counts, moments.means - moments.shift.double()
     found = [(moments.factor(), means[counts > 0], counts[counts > 0])]
-    if len(found[0][1]) > 1:
+    if spaces > 1 and len(found[0][1]) > 1:
         factor, mean = moments.background()
         found.append((factor, mean[None], counts.sum()[None]))
     return found
@@ -54,24 +54,48 @@ def novelty(moments: ClassMoments, z: Tensor) -> Tensor:
 def left_out(moments: ClassMoments, z: Tensor, y: Tensor) -> Tensor:
     """The same for samples z (m, d) of classes y (m,) that are counted, as if each were not.
 
+    Those alone in their class are left out.
+    """
+    usable = moments.counts[y] > 1
+    return _relative(_left_out_distances(moments, z[usable], y[usable]), moments.dim)
+
+
+@torch.inference_mode()
+def left_out_scores(moments: ClassMoments, z: Tensor, y: Tensor) -> Tensor:
+    """Scores (m, C) of the discriminant for counted samples z (m, d), y (m,), as if each were not.
+
+    Up to a constant a sample.
+    """
+    counts = moments.counts
+    found = moments.scores(z).double()
+    usable = counts[y] > 1
+    inner = found.new_full((int(usable.sum()), moments.classes), -torch.inf)
+    inner[:, counts > 0] = -_left_out_distances(moments, z[usable], y[usable], 1)[0] / 2
+    found[usable] = inner
+    return found
+
+
+def _left_out_distances(
+    moments: ClassMoments, z: Tensor, y: Tensor, spaces: int = 2
+) -> list[Tensor]:
+    """Squared distances (m, C) to the classes that have samples, and (m, 1) to all as one.
+
     Without x of a class of k samples, v = x - mu_y, the mean moves by -v / (k - 1) and
 
         (n - 1) Sigma' = n Sigma - b v v',   b = (1 - rho) k / (k - 1)
 
-    but for the trace in the ridge, which one sample hardly changes. Those alone in their class are
-    left out.
+    but for the trace in the ridge, which one sample hardly changes, and for samples that have not
+    entered Sigma yet.
     """
-    counts, _ = moments.covered()
-    usable = counts[y] > 1
-    x, y = (z[usable] - moments.shift).double(), y[usable]
+    counts = moments.counts
+    x = (z - moments.shift).double()
     place = (counts > 0).long().cumsum(0) - 1  # of a class among those that have samples
     n = float(counts.sum())
-    rho = float(moments.choice[0]) / (float(moments.choice[0]) + n)
     found = []
     for own, (factor, means, sizes) in zip(
-        (place[y], torch.zeros_like(y)), _spaces(moments), strict=False
+        (place[y], torch.zeros_like(y))[:spaces], _spaces(moments, spaces), strict=False
     ):
-        u, m = _white(factor, x), _white(factor, means)
+        u, m, rho = _white(factor, x), _white(factor, means), moments.rho
         k, v = sizes[own].double()[:, None], u - m[own]
         b = (1 - rho) * k / (k - 1) / n
         vv, vu = v.square().sum(1, keepdim=True), (v * u).sum(1, keepdim=True)
@@ -81,4 +105,4 @@ def left_out(moments: ClassMoments, z: Tensor, y: Tensor) -> Tensor:
         apart = torch.where(mine, vv * (k / (k - 1)).square(), apart)
         along = torch.where(mine, vv * k / (k - 1), along)
         found.append((apart + b * along.square() / (1 - b * vv).clamp(min=1e-6)) * (n - 1) / n)
-    return _relative(found, moments.dim)
+    return found
