@@ -106,7 +106,7 @@ def test_pending_samples_are_state_and_flush_learns_them(tmp_path: Any) -> None:
 
 
 def test_one_class_and_no_class() -> None:
-    model = ocil.Classifier("otc", **SMALL)
+    model = ocil.Classifier("er", **SMALL)
     with pytest.raises(OcilError, match="not fitted yet"):
         model.predict(pictures([0]))
     model.partial_fit(pictures([5] * 9), [5] * 9)

@@ -127,7 +127,7 @@ def test_optimizer_and_average_lose_the_row_of_a_class() -> None:
 
 
 def test_pending_samples_are_corrected_where_they_wait() -> None:
-    model = ocil.Classifier("slda", net="identity").partial_fit(X[:14], Y[:14])
+    model = ocil.Classifier("slda", net="identity", batch=10).partial_fit(X[:14], Y[:14])
     before = model.counts_
     model.forget_samples(X[12:13], Y[12:13]).relabel(X[13:14], Y[13:14], [7])
     assert model.counts_ == before

@@ -52,7 +52,7 @@ def test_any_safetensors_reader_opens_it(blob: bytes) -> None:
 
 
 def test_without_memory_no_image_is_in_the_file(tmp_path: Path) -> None:
-    first = model()
+    first = model().flush()
     first.save(tmp_path / "a.ocil", memory=False)
     tensors = modelfile.read(tmp_path / "a.ocil").tensors
     assert not [name for name in tensors if "column" in name or "pending" in name]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,7 @@ from ocil.learners.jury import Score, score
 from ocil.learners.learner import Learner
 from ocil.modelfile import Learned
 from ocil.samples import BadInput, Channels
+from ocil.session import Session
 
 MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 PART = 120  # items scored together, at most
@@ -31,6 +35,22 @@ FEW = 20  # samples from which that can be told
 class Answers(Estimator):
     channels: Channels
     _torn: str
+    _first: tuple[Learned, Tensor, list[Label]] | None = None  # see `_fitted`
+
+    def _fitted(self) -> Learned:
+        """What answers: before the first batch is whole, statistics of what there is of it."""
+        now = self._learned
+        if now is None or now.session.labels.classes or not now.classes or not now.pending:
+            return super()._fitted()
+        x, labels = now.pending
+        if self._first is None or self._first[1] is not x or self._first[2] != labels:
+            usual = type(now.session.settings).max_updates  # of no effect where nothing is trained
+            low = replace(now.session.settings, effort="low", jury=False, max_updates=usual)
+            session = Session(now.session.method, low, now.session.shape)
+            session.learn(x, labels)
+            found = Learned(session, now.form, now.channels, now.names, counts=Counter(labels))
+            self._first = found, x, labels.copy()
+        return self._first[0]
 
     def _check_whole(self) -> None:
         if self._torn:
@@ -59,7 +79,9 @@ class Answers(Estimator):
         x, _ = self._items(X)
         if readout is not None and readout not in learner.readouts():
             raise OcilError(f"No read-out '{readout}'; there are {', '.join(learner.readouts())}.")
-        return in_parts(lambda part: learner.scores(part, readout), x, learner.classes).numpy()
+        now = self._fitted()
+        with now.counting() if readout in (None, learner.readout) else nullcontext():
+            return in_parts(lambda part: learner.scores(part, readout), x, len(now.classes)).numpy()
 
     def predict(self, X: Any, unknown: Label | None = None) -> np.ndarray:
         """The likeliest label of each item (n,); `unknown`: the label for items of no class.
@@ -91,7 +113,9 @@ class Answers(Estimator):
         """
         learner = self._fitted().session.learner
         self._check_whole()
-        return in_parts(partial(novelty, learner), self._items(X)[0], learner.classes).numpy()
+        x, now = self._items(X)[0], self._fitted()
+        with now.counting():
+            return in_parts(partial(novelty, learner), x, len(now.classes)).numpy()
 
     def novelty_threshold(self) -> float:
         """What 95 % of samples of known classes stay below: held ones as if they had never come,

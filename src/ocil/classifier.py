@@ -188,9 +188,9 @@ class Classifier(Afterwards):
         return session
 
     def _of_training(self) -> dict[str, Any]:
-        """Effort and jury, where a net is trained."""
+        """Effort and jury, where a net is trained; where none is, no sample waits for others."""
         if not issubclass(registry.get(self.method), ReplayLearner):
-            return {}
+            return {"batch": 1}
         effort = "fixed" if "updates" in self._given else self.effort
         return {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
 

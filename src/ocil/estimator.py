@@ -89,13 +89,14 @@ class Estimator:
         return self._learned
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._learned is not None and bool(self._learned.session.labels.classes)
+        learned = self._learned
+        return learned is not None and bool(learned.session.labels.classes or learned.classes)
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned so far: after `fit` sorted, later ones in order of arrival; those of
-        pending samples come with them."""
-        return np.array(self._fitted().session.labels.classes)
+        """Labels so far: after `fit` sorted, later ones in order of arrival; those of pending
+        samples as soon as the answers count them."""
+        return np.array(self._fitted().classes)
 
     @property
     def counts_(self) -> dict[Label, int]:
@@ -116,7 +117,7 @@ class Estimator:
     def score(self, X: Any, y: Any) -> float:
         """Share of correct answers."""
         answers = self.predict(X).tolist()
-        wanted = samples.labels(y, len(answers), self._fitted().session.labels.classes)
+        wanted = samples.labels(y, len(answers), self._fitted().classes)
         return sum(a == b for a, b in zip(answers, wanted, strict=True)) / len(wanted)
 
     def state_sha256(self) -> str:

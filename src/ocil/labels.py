@@ -27,6 +27,9 @@ class LabelMap:
     def __len__(self) -> int:
         return len(self.classes)
 
+    def __contains__(self, label: Label) -> bool:
+        return label in self._ids
+
     def encode(self, labels: Sequence[Label]) -> list[int]:
         """Ids of the labels; unseen ones are added, or none if one of them is no label."""
         unseen = {_plain(label): None for label in labels if label not in self._ids}

@@ -17,6 +17,7 @@ import json
 import math
 import os
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -65,6 +66,23 @@ class Learned:
     """By data: where `ocil learn` is in them."""
     arrivals: list[float] = field(default_factory=list)
     """Novelty of samples of known classes as they came, before they were learned; the latest."""
+
+    @property
+    def classes(self) -> list[Label]:
+        """Labels that answers know of: those learned, and those that wait but count already."""
+        learned, session = self.session.labels.classes, self.session
+        at_once = session.learner.counts_at_once and (learned or session.settings.net != "module")
+        waiting = self.pending[1] if self.pending and at_once else []
+        new = [label for label in waiting if label not in self.session.labels]
+        return [*learned, *dict.fromkeys(new)]
+
+    def counting(self) -> AbstractContextManager[None]:
+        """Inside, the answers count the pending samples, where they can."""
+        learner, labels = self.session.learner, self.session.labels.classes
+        if not self.pending or not labels or not learner.counts_at_once:
+            return nullcontext()
+        ids = {label: i for i, label in enumerate(self.classes)}
+        return learner.counting(self.pending[0], torch.tensor([ids[c] for c in self.pending[1]]))
 
     def state(self, samples: bool = True) -> State:
         """All that later behaviour depends on; `samples=False` leaves out those of the stream."""

@@ -29,6 +29,8 @@ def words(learner: ReplayLearner[Any]) -> tuple[list[Tensor], list[float]]:
 def pool_weights(learner: ReplayLearner[Any]) -> tuple[float, float]:
     """How much the anchor's and the net's word count in `fused`: by the jury, once it was asked."""
     assert learner.anchor is not None
+    if learner.anchor.moments.classes > learner.classes:
+        return 1.0, 0.0  # the net has never heard of a class that waits
     own, *net = learner.jury.weights or [1.0]
     if learner.jury.weights and len(net) == learner.trained:
         return own, net[0] if net else 0.0

@@ -6,6 +6,7 @@ Nothing here changes what was learned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -44,6 +45,15 @@ class Reader:
     def fair_answers(self) -> tuple[Tensor, Tensor] | None:
         """Answers (m, C) for samples of classes (m,) that they owe nothing to, if there are any."""
         return None
+
+    @property
+    def counts_at_once(self) -> bool:
+        """Whether the answers can count samples that have not been learned yet."""
+        return False
+
+    def counting(self, x: Tensor, y: Tensor) -> AbstractContextManager[None]:
+        """Inside, the answers count samples x (n, ...) of classes y (n,) as well."""
+        raise NotImplementedError
 
     @torch.inference_mode()
     def latent_points(self, x: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ Read-outs exist for both sets of weights: "head" and "mean" read the features of
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 import torch.nn.functional as F
@@ -218,8 +218,8 @@ class ReplayLearner(Learner[S]):
             for name, readout in self.readouts_in(space, model).items()
         }
         if self.anchor:
-            weights = functools.partial(judging.pool_weights, self)
-            found |= self.anchor.readouts(self.learned_scores(), self.memory, weights)
+            net, weights = self.learned_scores(), lambda: judging.pool_weights(self)
+            found |= self.anchor.readouts(net, self.memory, weights)
         return found
 
     @property
@@ -230,6 +230,14 @@ class ReplayLearner(Learner[S]):
     @property
     def temperature(self) -> float:
         return judging.temperature(self)
+
+    @property
+    def counts_at_once(self) -> bool:
+        return self.anchor is not None and self.readout in ("fused", "anchor")
+
+    def counting(self, x: Tensor, y: Tensor) -> AbstractContextManager[None]:
+        assert self.anchor is not None
+        return self.anchor.moments.counting(self.anchor.encoder.encode(x), y.to(self.device))
 
     def fair_answers(self) -> tuple[Tensor, Tensor] | None:
         return judging.fair_answers(self)

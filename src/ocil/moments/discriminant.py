@@ -91,7 +91,7 @@ class ClassMoments(ClassSums):
     def factor(self) -> Tensor:
         """Lower triangle L (d, d) with L L' = Sigma; kept until another block enters."""
         if (known := self._factor) is None:
-            sigma = self.regularised(self.covariance(), self.total - self.pending)
+            sigma = self.regularised(self.covariance(), int(self.covered()[0].sum()))
             self._factor = known = torch.linalg.cholesky(sigma)
             self.rho = self._drawn
         return known

@@ -10,7 +10,8 @@ a block is depends on the count of samples alone: a twentieth of them, at most 1
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -32,6 +33,7 @@ class ClassSums:
     """
 
     holds_samples: ClassVar[bool] = True  # their features: some wait, some are kept
+    guests: tuple[Tensor, Tensor] | None = None  # samples that count for a while, see `counting`
 
     def __init__(self, dim: int, device: torch.device | str = "cpu", keeps: bool = True) -> None:
         self.dim, self.device, self.keeps = dim, torch.device(device), keeps
@@ -85,6 +87,24 @@ class ClassSums:
             if end == len(self.rows):
                 self.enter()
             z, y = z[room:], y[room:]
+
+    @contextmanager
+    def counting(self, z: Tensor, y: Tensor) -> Generator[None]:
+        """Inside, the means count features z (n, d) of classes y (n,) as well."""
+        counts, sums, known = self.counts, self.sums, y[y < self.classes].unique()
+        before = sums[known]
+        if (classes := int(y.max()) + 1) > self.classes:
+            self.sums = padded(sums, classes)
+        self.counts = padded(counts, len(self.sums)) + torch.bincount(y, minlength=len(self.sums))
+        self.sums.index_add_(0, y, z.double())
+        self.guests = z, y
+        self.changed(y)
+        try:
+            yield
+        finally:
+            sums[known] = before  # to the bit
+            self.counts, self.sums, self.guests = counts, sums, None
+            self.changed(y)
 
     def enter(self) -> None:
         """Let the waiting samples enter the second moment."""
@@ -157,6 +177,8 @@ class ClassSums:
     def covered(self) -> tuple[Tensor, Tensor]:
         """Counts (C,) and means less the shift (C, d) of the samples in the second moment."""
         y, rows = self.labels[: self.pending], self.rows[: self.pending]
+        if self.guests:
+            y, rows = torch.cat([y, self.guests[1]]), torch.cat([rows, self.guests[0]])
         counts = self.counts - torch.bincount(y, minlength=self.classes)
         sums = self.sums.index_add(0, y, rows.double(), alpha=-1)
         means = sums / counts.clamp(min=1)[:, None] - self.shift.double()
