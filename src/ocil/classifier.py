@@ -68,8 +68,11 @@ class Classifier(Afterwards):
 
         `net`: auto, mlp, resnet18, resnet18-global, identity (vectors as they are: mixtures only),
         or a torch module that maps float items (n, ...) to vectors (n, d); the classifier trains a
-        copy of it, or leaves it as it is where none of its weights requires a gradient. Any other
-        setting of the method can be given by name (`ocil run METHOD --help` lists them).
+        copy of it, or leaves it as it is where none of its weights requires a gradient. `effort`:
+        low answers by the exact statistics of fixed features alone; auto trains a net on images as
+        well, and high does so with more gradient steps, and on vectors too (where it was tried, a
+        net added nothing to the statistics of vectors). Any other setting of the method can be
+        given by name (`ocil run METHOD --help` lists them).
         """
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
         self.augment, self.effort, self._given = augment, effort, settings
@@ -175,7 +178,7 @@ class Classifier(Afterwards):
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
         fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
-        given = {"data": "own"} | self._of_training() | named | fitting | self._given
+        given = {"data": "own"} | self._of_training(shape) | named | fitting | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):
@@ -187,11 +190,14 @@ class Classifier(Afterwards):
             )
         return session
 
-    def _of_training(self) -> dict[str, Any]:
+    def _of_training(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Effort and jury, where a net is trained; where none is, no sample waits for others."""
         if not issubclass(registry.get(self.method), ReplayLearner):
             return {"batch": 1}
         effort = "fixed" if "updates" in self._given else self.effort
+        given = {"anchor", "readout", "preset"} & self._given.keys()  # somebody knows what he wants
+        if effort == "auto" and self.method == "otc" and self.net == "auto" and not given:
+            effort = "auto" if len(shape) == 3 else "low"
         return {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:

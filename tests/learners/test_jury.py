@@ -17,7 +17,7 @@ X = (DRAW.normal(size=(600, 6)) + 2.5 * np.eye(6)[Y]).astype(np.float32)
 
 
 def taught(**given: object) -> ocil.Classifier:
-    settings = {"memory": 200, "width": 8, "anchor_width": 30} | given
+    settings = {"memory": 200, "net": "mlp", "width": 8, "anchor_width": 30} | given
     return ocil.Classifier("otc", **settings).partial_fit(X, Y).flush()  # pyright: ignore
 
 
@@ -127,10 +127,12 @@ def test_effort_low_trains_nothing_and_few_samples_get_more_steps() -> None:
     learner_of(model).memory.seen = 10**6
     assert learner_of(model).updates == 1
     assert learner_of(taught(updates=2)).updates == 2  # what is given is not exceeded
+    assert learner_of(taught(net="auto")).updates == 0  # vectors
 
 
 def test_any_cut_of_the_stream_gives_the_same_jury() -> None:
-    whole, parts = taught(), ocil.Classifier("otc", memory=200, width=8, anchor_width=30)
+    parts = ocil.Classifier("otc", memory=200, net="mlp", width=8, anchor_width=30)
+    whole = taught()
     for part in np.split(np.arange(600), [1, 8, 33, 400, 407]):
         parts.partial_fit(X[part], Y[part])
     assert parts.flush().state_sha256() == whole.state_sha256()

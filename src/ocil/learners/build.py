@@ -10,6 +10,8 @@ from ocil.data.sources import standard
 from ocil.errors import OcilError
 from ocil.settings import Settings
 
+FULL = 1000  # samples a class from which on a batch gets one update, with effort auto or high
+
 
 def network(
     settings: Settings, shape: Sequence[int], generator: torch.Generator, options: Any = None
@@ -45,3 +47,12 @@ def optimizer(settings: Settings, model: torch.nn.Module) -> torch.optim.Optimiz
     if settings.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=settings.momentum, **shared)
     return torch.optim.AdamW(model.parameters(), **shared)
+
+
+def updates(settings: Settings, classes: int, seen: int) -> int:
+    """Gradient steps for a batch by the effort: more while the classes have had few samples."""
+    if settings.effort == "fixed":
+        return settings.updates
+    most = settings.max_updates
+    most = {"low": 0, "auto": most, "high": 3 * most}[settings.effort]
+    return min(most, max(1, round(FULL * classes / (seen + settings.batch))))

@@ -35,7 +35,6 @@ from ocil.memory import Memory
 from ocil.nets.heads import grow_head
 from ocil.stream import Batch
 
-FULL = 1000  # samples a class up to which a batch gets more updates than one, with effort auto
 PREFIX = {"live": "", "average": "ema-"}  # of a read-out's name, by the weights it reads
 
 
@@ -95,16 +94,14 @@ class ReplayLearner(Learner[S]):
     @property
     def updates(self) -> int:
         """Gradient steps that the batch at hand gets; more while samples are few."""
-        s = self.settings
-        if s.effort == "fixed":
-            return s.updates
-        most = {"low": 0, "auto": s.max_updates, "high": 3 * s.max_updates}[s.effort]
-        return min(most, max(1, round(FULL * self.classes / (self.memory.seen + s.batch))))
+        return build.updates(self.settings, self.classes, self.memory.seen)
 
     def arrive(self, batch: Batch) -> Batch | None:
         """The anchor takes every sample once, before the method has learned it; then the jury."""
         if self.anchor and not batch.epoch:
-            x, y, scores = batch.x.to(self.device), batch.y.to(self.device), self.learned_scores()
+            x, y = batch.x.to(self.device), batch.y.to(self.device)
+            asks = self.updates and not self.jury.weights  # a jury knows more
+            scores = self.learned_scores() if asks else None
 
             def ask(x: Tensor) -> Tensor:
                 self.backbone_images += len(x)
@@ -113,7 +110,7 @@ class ReplayLearner(Learner[S]):
             self.anchor.update(x, y, self.memory, self.known, ask if scores else None)
         if self.jury.capacity:
             batch = self.jury.take(batch, self.classes, self.generators["memory"])
-            if self.jury.due:
+            if self.jury.due and self.updates:
                 self.jury.judge(*judging.words(self))
         if not self.updates:
             self.remember(batch)
