@@ -11,24 +11,24 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import corrections, modelfile, samples
-from ocil.answers import Answers, arrive
+from ocil import corrections, merging, modelfile, samples
+from ocil.answers import arrive
 from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
 from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
 from ocil.labels import Label
 from ocil.learners import registry
+from ocil.mergeable import Mergeable, params_of
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
 from ocil.run.process import check_call
 from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
-from ocil.settings import to_mapping
 
 
-class Classifier(Answers):
+class Classifier(Mergeable):
     """Learns from a stream in which new classes keep arriving, with scikit-learn's method names.
 
     Exceptions to scikit-learn's conventions: `classes_` is in order of arrival, not sorted, and so
@@ -81,6 +81,7 @@ class Classifier(Answers):
         All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
         """
         fresh = type(self)(**self.get_params())
+        fresh._encoder = self._encoder
         fresh._add(X, y, announced=True).flush()
         self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
@@ -228,6 +229,8 @@ class Classifier(Answers):
                 f"Method {self.method} has to be told where a task ends, which a stream of your "
                 "own does not say; choose another, such as otc with its default settings."
             )
+        if self._encoder is not None:
+            merging.lend(self._encoder, session.learner)
         return session
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
@@ -268,10 +271,12 @@ class Classifier(Answers):
             "params": self.get_params(),  # they may have been set anew since learning began
             "blob": self._blob() if self._learned else None,
             "module": net.module if isinstance(net, Foreign) else None,
+            "encoder": self._encoder,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])
+        self._encoder = state.get("encoder")
         if state["blob"] is not None:
             self._learned = modelfile.restore(modelfile.parse(state["blob"]), state["module"])
 
@@ -286,8 +291,7 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
         learned = modelfile.restore(content, net)
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
-    session = learned.session
-    params: dict[str, Any] = to_mapping(session.settings) | ({} if net is None else {"net": net})
-    model = Classifier(session.method, channels=learned.channels, **params)
+    params = params_of(learned) | ({} if net is None else {"net": net})
+    model = Classifier(**params)
     model._learned = learned
     return model

@@ -29,7 +29,8 @@ from ocil.text import plain
 CHUNK = 10  # samples from one look at the signals to the next
 MAX_UNFINISHED = 20  # data sets whose place is kept; of more the oldest go
 SAVE_EVERY = 500  # samples after which the model is saved
-FOR_NEW = ("method", "memory", "net", "seed", "updates", "lr", "resize")
+FOR_NEW = ("method", "memory", "net", "seed", "updates", "lr", "resize", "encoder_of")
+OF_ENCODER = ("method", "net", "resize")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class LearnOptions:
     """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
     lr: float | None = None
     """For a new model: the learning rate."""
+    encoder_of: Path | None = None
+    """For a new model: one whose settings and finished encoder it takes, to be merged later."""
     resize: int | None = None
     """For a new model: side in pixels to which pictures are scaled; photographs: 64."""
     bad_images: Literal["fail", "skip"] = "fail"
@@ -83,17 +86,21 @@ class _Lesson:
     def __init__(self, options: LearnOptions) -> None:
         self.file, self.written = options.model, _version(options.model)
         given = {k: v for k in FOR_NEW if (v := getattr(options, k)) is not None}
+        given |= {"encoder_of": str(options.encoder_of)} if options.encoder_of else {}
+        resize = shape = None
         if self.written:
             self.model = load(self.file)
-            resize, shape = None, picture_shape(self.model)
+            shape = picture_shape(self.model)
+        elif options.encoder_of:
+            self.model, shape = _like(options.encoder_of, given)
         else:
             self.model = Classifier(**{k: v for k, v in given.items() if k != "resize"})
-            resize, shape = options.resize, None
+            resize = options.resize
         self.part = read_own(options.data, resize, options.bad_images, shape)["train"]
         self.content = _content(self.part)
         place = self._unfinished().get(self.content)
         if self.written and given and (place is None or place["given"] != given):
-            flags = ", ".join(f"--{name}" for name in given)
+            flags = ", ".join(f"--{name}".replace("_", "-") for name in given)
             raise OcilError(
                 f"{self.file} exists and keeps its settings; leave out {flags}, or choose another "
                 "file for a new model."
@@ -181,6 +188,15 @@ class _Lesson:
             self.model._learned.unfinished = dict(list(unfinished.items())[-MAX_UNFINISHED:])
         write_atomic(self.file, self.model._blob())
         self.written = _version(self.file)
+
+
+def _like(file: Path, given: dict[str, Any]) -> tuple[Classifier, Any]:
+    """A new model with the encoder of another, and the shape of its pictures."""
+    if odd := [f"--{name}" for name in OF_ENCODER if name in given]:
+        raise OcilError(f"--encoder-of gives the new model {odd[0]} as well; leave it out.")
+    source = load(file)
+    changes = {k: v for k, v in given.items() if k != "encoder_of"}
+    return Classifier.like(source, **changes), picture_shape(source)
 
 
 def _content(part: Part) -> str:
