@@ -291,7 +291,7 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
         learned = modelfile.restore(content, net)
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
-    params = params_of(learned) | ({} if net is None else {"net": net})
+    params: dict[str, Any] = params_of(learned) | ({"net": net} if net else {})
     model = Classifier(**params)
     model._learned = learned
     return model

@@ -133,7 +133,7 @@ class ClassSums:
         else:
             self.second.packed += theirs.second.packed
         ids = torch.arange(theirs.classes, device=self.device) if ids is None else ids
-        if self.keeps:
+        if self.keeps and len(theirs.kept.kept_at):
             self._merge_kept(theirs, ids)
         if theirs.choice[1] > self.choice[1]:
             self.choice = torch.cat([theirs.choice[:2], self.choice[2:3], theirs.choice[3:]])
