@@ -29,6 +29,17 @@ def test_every_image_of_both_streams_is_kept_with_equal_probability() -> None:
     assert abs(share[30:].mean() - 0.2) < 0.015
 
 
+def test_all_is_kept_if_there_is_room_and_shares_are_hypergeometric() -> None:
+    shares = []
+    for seed in range(3000):
+        a, b = filled(6, 6, 0, seed), filled(6, 6, 100, seed)
+        join(a, b, [0, 1], torch.Generator().manual_seed(seed))
+        shares.append(int((a.columns["x"][:, 0] < 100).sum()))
+    found = torch.tensor(shares).double()
+    assert abs(found.mean() - 3) < 0.1
+    assert abs(found.var() - 6 * 0.25 * 6 / 11) < 0.1  # with replacement it would be 1.5
+
+
 def test_classes_are_renamed_and_the_result_is_sound() -> None:
     a, b = filled(20, 6, 0, 0), filled(3, 9, 100, 1)
     join(a, b, [5, 1], torch.Generator())
