@@ -31,6 +31,7 @@ from ocil.commands.learn_ray import FAN
 from ocil.learners.encoder import Encoder
 from ocil.merging import encoder_of
 from ocil.moments import ClassMoments
+from ocil.moments.discriminant import last_due
 
 PARTS = ("shards", "small", "mnist", "costs", "ray")
 
@@ -122,8 +123,8 @@ def mnist(limit: int) -> None:
                     each.add(z[which], own[which])
     merged = {"single pass": single} | {way: tree(each)[0] for way, each in sums.items()}
     for total in list(merged.values())[1:]:
-        total.choose(total.kept.kept, total.kept.kept_labels)
-    features = [(encoder.encode(torch.from_numpy(data.test_images[i : i + 1000])), i)
+        total.choose(total.kept.kept, total.kept.kept_labels, last_due(total.total))
+    features = [(encoder.encode(torch.from_numpy(data.test_images[i : i + 1000].copy())), i)
                 for i in range(0, len(data.test_labels), 1000)]  # fmt: skip
     print(f"{'MNIST, slda':>22} {'accuracy %':>11} {'apart':>6} {'answers that differ':>20}"
           f"   {len(y)} images, d = {single.dim}")  # fmt: skip
@@ -181,8 +182,8 @@ def ray(images: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "shards"
         place.mkdir()
+        x, y = np.zeros((0, 28, 28)), np.arange(images // 32) % 10
         for i in range(32):
-            y = np.arange(images // 32) % 10
             x = draw.integers(0, 200, (len(y), 28, 28)) + 5 * y[:, None, None]
             np.savez(place / f"{i}.npz", x=x.astype(np.uint8), y=y)
         maker = Classifier("slda", memory=None, net="patches")

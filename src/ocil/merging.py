@@ -29,7 +29,7 @@ from ocil.learners.parts import Part, strip_prefix
 from ocil.memory.joining import join
 from ocil.modelfile import Learned
 from ocil.moments import ClassMoments
-from ocil.moments.discriminant import FIRST
+from ocil.moments.discriminant import FIRST, last_due
 from ocil.moments.sums import ClassSums
 from ocil.nets.foreign import Foreign, offering
 from ocil.session import Session, State
@@ -173,7 +173,8 @@ def statistics(learner: Learner) -> dict[str, Part]:
 
 
 def choose_shrinkage(learner: Learner) -> None:
-    """By the memory's images, or by the features that are kept."""
+    """By the memory's images, or by the features that are kept; as if it were chosen where one
+    stream of as many samples would have chosen last, so that merged models shrink no more."""
     encoder = encoder_of(learner)
     assert encoder is not None
     for part in learner.parts.values():
@@ -183,7 +184,7 @@ def choose_shrinkage(learner: Learner) -> None:
                 z = encoder.encode(learner.memory.columns["x"][:held])
                 y = learner.memory.columns["y"][:held]
             if len(y):
-                part.choose(z, y)
+                part.choose(z, y, last_due(part.total))
 
 
 def _empty_copy(model: Learned) -> Learned:

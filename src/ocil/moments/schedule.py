@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ocil.moments.discriminant import FIRST, LATER, ClassMoments
+from ocil.moments.discriminant import ClassMoments, due_after
 from ocil.moments.kept import MOST, SPREAD
 from ocil.moments.sums import BLOCK
 
@@ -39,14 +39,14 @@ def schedule(sums: ClassMoments, more: int, memory: bool) -> Schedule:
     """Of sums that are to count so many samples more; `memory`: its images choose."""
     n, chosen, choice = sums.total, int(sums.choice[1]), None
     begin, size, end = n - sums.pending, len(sums.rows), n + more
-    while memory and (due := max(n + 1, _due(chosen))) <= end:
+    while memory and (due := max(n + 1, due_after(chosen))) <= end:
         choice = chosen = n = begin = due  # all that wait enter
         size = _size(begin)
     entered = begin
     while begin + size <= end:
         begin = entered = begin + size
         size = _size(begin)
-        if sums.keeps and begin >= _due(chosen):
+        if sums.keeps and begin >= due_after(chosen):
             choice = chosen = begin
     if not sums.keeps:
         return Schedule(sums.total, end, choice, entered)
@@ -56,10 +56,6 @@ def schedule(sums: ClassMoments, more: int, memory: bool) -> Schedule:
 
 def _size(n: int) -> int:
     return max(1, min(n // 20, BLOCK))
-
-
-def _due(chosen: int) -> int:
-    return max(FIRST, chosen * (2 if chosen < LATER else 4))
 
 
 def _share(sums: ClassMoments, end: int) -> float:
