@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from storms import Storm, files, learn
+from storms import Storm, cluster, files, learn
 
 REPORT = Path(__file__).parents[1] / "results" / "bench" / "storm.md"
 # what to call, how often, what counts as a violation
@@ -18,6 +18,11 @@ STORMS: list[tuple[Callable[[int, Path], Storm], int, str]] = [
     (learn.concurrent, 50, "two `ocil learn` on one model: a sample lost, or a file left over"),
     (learn.interrupts, 30, "Ctrl-C in `ocil learn`: a sample lost or learned twice, another state"),
     (learn.kills, 30, "`kill -9` in `ocil learn`: the same, a model not whole, a file left over"),
+    (
+        cluster.kills,
+        20,
+        "runs, workers, nodes killed in a study: a record lost, wrong or made twice",
+    ),
     (
         files.damaged,
         3000,

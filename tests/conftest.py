@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -288,3 +289,29 @@ def _run(
 def make_run() -> Callable[..., Record]:
     """Records with a chosen accuracy and forgetting, on as many tasks as the paper has."""
     return _run
+
+
+# ------------------------------------------------------------------ Ray
+
+TOKEN = secrets.token_hex(32)  # Ray remembers the first one it sees
+
+
+@pytest.fixture
+def ray_here(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ray on loopback, with a token of this test's own and not the user's."""
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    return pytest.importorskip("ray", reason="the extra `cluster` is not installed")
+
+
+@pytest.fixture
+def two_nodes(ray_here: Any) -> Iterator[Any]:
+    """A Ray cluster of two nodes with one core each, on loopback alone."""
+    from ray.cluster_utils import Cluster
+
+    node = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    cluster.add_node(**node)
+    yield cluster
+    cluster.shutdown()

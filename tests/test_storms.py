@@ -1,4 +1,4 @@
-"""A tenth of each storm of `make storm` (bench/storm.py)."""
+"""A tenth of the storms of `make storm` (bench/storm.py); that of a cluster takes too long."""
 
 from __future__ import annotations
 

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from ocil import corrections, samples
-from ocil.answers import Answers
 from ocil.consolidation import MOST, Gain, consolidate, updates_within
 from ocil.estimator import not_fitted
 from ocil.labels import Label
+from ocil.mergeable import Mergeable
 from ocil.modelfile import Learned
 from ocil.session import Session, WayBack
 
 
-class Afterwards(Answers):
+class Afterwards(Mergeable):
     _restart: bool
-    _way_back: WayBack
 
     def flush(self) -> Self:
         raise NotImplementedError

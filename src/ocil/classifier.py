@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import modelfile, samples
+from ocil import merging, modelfile, samples
 from ocil.afterwards import Afterwards
 from ocil.answers import arrive
 from ocil.data.sources import default_net
@@ -21,13 +21,13 @@ from ocil.labels import Label
 from ocil.learners import registry
 from ocil.learners.jury import FEW, SHARE
 from ocil.learners.replay import ReplayLearner
+from ocil.mergeable import params_of
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
 from ocil.run.process import check_call
 from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
-from ocil.settings import to_mapping
 
 
 class Classifier(Afterwards):
@@ -87,6 +87,7 @@ class Classifier(Afterwards):
         All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
         """
         fresh = type(self)(**self.get_params())
+        fresh._encoder = self._encoder
         fresh._add(X, y, announced=True).flush()
         self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
@@ -188,13 +189,16 @@ class Classifier(Afterwards):
                 f"Method {self.method} has to be told where a task ends, which a stream of your "
                 "own does not say; choose another, such as otc with its default settings."
             )
+        if self._encoder is not None:
+            merging.lend(self._encoder, session.learner)
         return session
 
     def _of_training(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Effort and jury, where a net is trained; where none is, no sample waits for others."""
         if not issubclass(registry.get(self.method), ReplayLearner):
             return {"batch": 1}
-        effort = "fixed" if "updates" in self._given else self.effort
+        complete = "max_updates" in self._given  # the settings of another classifier
+        effort = "fixed" if "updates" in self._given and not complete else self.effort
         given = {"anchor", "readout", "preset"} & self._given.keys()  # somebody knows what he wants
         if effort == "auto" and self.method == "otc" and self.net == "auto" and not given:
             effort = "auto" if len(shape) == 3 else "low"
@@ -238,10 +242,12 @@ class Classifier(Afterwards):
             "params": self.get_params(),  # they may have been set anew since learning began
             "blob": self._blob() if self._learned else None,
             "module": net.module if isinstance(net, Foreign) else None,
+            "encoder": self._encoder,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])
+        self._encoder = state.get("encoder")
         if state["blob"] is not None:
             self._learned = modelfile.restore(modelfile.parse(state["blob"]), state["module"])
 
@@ -256,8 +262,7 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
         learned = modelfile.restore(content, net)
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
-    session = learned.session
-    params: dict[str, Any] = to_mapping(session.settings) | ({} if net is None else {"net": net})
-    model = Classifier(session.method, channels=learned.channels, **params)
+    params: dict[str, Any] = params_of(learned) | ({"net": net} if net else {})
+    model = Classifier(**params)
     model._learned = learned
     return model

@@ -26,6 +26,7 @@ classes keep arriving, see each batch once, keep a small memory, do not forget.
   ocil inspect MODEL   what a model file has learned, as a small page
   ocil forget MODEL    take a class back, or samples      ocil forget my.ocil cat
   ocil relabel MODEL   give samples their right label     ocil relabel --help
+  ocil merge A B       models with one encoder as one     ocil merge a.ocil b.ocil --out ab.ocil
   ocil show DIR        accuracy matrix and metrics        ocil show runs/first
   ocil report DIR      a page of results from records     ocil report runs --out page
   ocil results DIR     RESULTS.md from the records of studies

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +38,6 @@ method = "er"
 seed = [0, 1, 2, 3]
 """
 TIMES = {"seconds", "images_per_second", "peak_memory_mb"}
-TOKEN = secrets.token_hex(32)  # Ray remembers the first one it sees
 
 
 @pytest.fixture
@@ -218,27 +216,6 @@ def test_resources_follow_the_settings(plan: Callable[..., Any]) -> None:
 
 
 # ------------------------------------------------------------------ real clusters
-
-
-@pytest.fixture
-def ray_here(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Ray on loopback, with a token of this test's own and not the user's."""
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
-    return pytest.importorskip("ray", reason="the extra `cluster` is not installed")
-
-
-@pytest.fixture
-def two_nodes(ray_here: Any) -> Iterator[Any]:
-    """A Ray cluster of two nodes with one core each, on loopback alone."""
-    from ray.cluster_utils import Cluster
-
-    node = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    cluster.add_node(**node)
-    yield cluster
-    cluster.shutdown()
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> None:

@@ -223,3 +223,18 @@ def test_the_command_writes_a_study_and_a_picture(
     (folder,) = (tmp_path / "out").iterdir()
     assert (folder / "best.toml").exists() and (folder / "trials.png").exists()
     assert not list(folder.rglob("checkpoints"))
+
+
+@pytest.mark.slow
+def test_a_search_on_ray_ends_as_here(
+    ray_here: Any, ocil: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna", reason="the extra `tune` is not installed")
+    words = [w for k, v in GIVEN.items() if k != "data" for w in ("--set", f"{k}={v}")]
+    for place in ("ray", "local"):
+        on = ("--on", place, "--workers", 2, "--trials", 1, "--out", tmp_path / place)
+        found = ocil("tune", "er", *words, *on)
+        assert found.code == 0, found.err
+        assert "Best of 1 trials" in found.out
+    studies = [next((tmp_path / p).rglob("best.toml")).read_text() for p in ("ray", "local")]
+    assert studies[0] == studies[1]

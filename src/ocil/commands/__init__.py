@@ -10,6 +10,7 @@ COMMANDS = {
     "inspect": "model:Inspect",
     "forget": "correct:Forget",
     "relabel": "correct:Relabel",
+    "merge": "merge:Merge",
     "show": "results:Show",
     "report": "results:Report",
     "results": "results:Results",

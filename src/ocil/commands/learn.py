@@ -29,7 +29,8 @@ from ocil.text import plain
 CHUNK = 10  # samples from one look at the signals to the next
 MAX_UNFINISHED = 20  # data sets whose place is kept; of more the oldest go
 SAVE_EVERY = 500  # samples after which the model is saved
-FOR_NEW = ("method", "memory", "net", "seed", "updates", "lr", "resize")
+FOR_NEW = ("method", "memory", "net", "seed", "updates", "lr", "resize", "encoder_of")
+OF_ENCODER = ("method", "net", "resize")
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,15 @@ class LearnOptions:
     """For a new model: gradient steps a batch of 10; with few samples a network needs more."""
     lr: float | None = None
     """For a new model: the learning rate."""
+    encoder_of: Path | None = None
+    """For a new model: one whose settings and finished encoder it takes, to be merged later."""
     resize: int | None = None
     """For a new model: side in pixels to which pictures are scaled; photographs: 64."""
+    on: str = "local"
+    """Where to learn: local, ray (a cluster on this machine) or ray:ADDRESS; on Ray methods with
+    exact sums, in blocks and in any order."""
+    workers: int | None = None
+    """Cores of a Ray cluster on this machine; all unless given."""
     bad_images: Literal["fail", "skip"] = "fail"
     """What a picture that cannot be decoded does."""
     wait: float = WAIT
@@ -72,8 +80,14 @@ def learn(words: list[str]) -> None:
         raise OcilError(f"--wait is {options.wait:g}; give 0 seconds or more.")
     if not options.model.parent.is_dir():
         raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
+    if options.on.partition(":")[0] not in ("local", "ray") or options.on.startswith("local:"):
+        raise OcilError(f"--on is '{options.on}' but must be local, ray or ray:ADDRESS.")
     set_threads(1)  # the number of threads decides the bits
     with writing(options.model, options.wait):
+        if options.on != "local":
+            from ocil.commands.learn_ray import learn_on_ray
+
+            return learn_on_ray(options)
         _Lesson(options).run(f"ocil learn {shlex.join(words)}")
 
 
@@ -82,22 +96,13 @@ class _Lesson:
 
     def __init__(self, options: LearnOptions) -> None:
         self.file, self.written = options.model, _version(options.model)
-        given = {k: v for k in FOR_NEW if (v := getattr(options, k)) is not None}
-        if self.written:
-            self.model = load(self.file)
-            resize, shape = None, picture_shape(self.model)
-        else:
-            self.model = Classifier(**{k: v for k, v in given.items() if k != "resize"})
-            resize, shape = options.resize, None
+        given = given_for_new(options)
+        self.model, resize, shape = open_model(options, given)
         self.part = read_own(options.data, resize, options.bad_images, shape)["train"]
         self.content = _content(self.part)
         place = self._unfinished().get(self.content)
         if self.written and given and (place is None or place["given"] != given):
-            flags = ", ".join(f"--{name}" for name in given)
-            raise OcilError(
-                f"{self.file} exists and keeps its settings; leave out {flags}, or choose another "
-                "file for a new model."
-            )
+            raise refuse_given(self.file, given)
         for other in (p for key, p in self._unfinished().items() if key != self.content):
             say(
                 f"Not finished: {plain(other['name'], 60)}, {other['learned']} of "
@@ -181,6 +186,35 @@ class _Lesson:
             self.model._learned.unfinished = dict(list(unfinished.items())[-MAX_UNFINISHED:])
         write_atomic(self.file, self.model._blob())
         self.written = _version(self.file)
+
+
+def given_for_new(options: LearnOptions) -> dict[str, Any]:
+    """What was given for a new model, as plain values."""
+    given = {k: v for k in FOR_NEW if (v := getattr(options, k)) is not None}
+    return given | ({"encoder_of": str(options.encoder_of)} if options.encoder_of else {})
+
+
+def open_model(options: LearnOptions, given: dict[str, Any]) -> tuple[Classifier, int | None, Any]:
+    """The model to teach, and what pictures become: squares of so many pixels, or a shape."""
+    if options.model.exists():
+        model = load(options.model)
+        return model, None, picture_shape(model)
+    if options.encoder_of is None:
+        settings = {k: v for k, v in given.items() if k != "resize"}
+        return Classifier(**settings), options.resize, None
+    if odd := [f"--{name}" for name in OF_ENCODER if name in given]:
+        raise OcilError(f"--encoder-of gives the new model {odd[0]} as well; leave it out.")
+    source = load(options.encoder_of)
+    changes = {k: v for k, v in given.items() if k != "encoder_of"}
+    return Classifier.like(source, **changes), None, picture_shape(source)
+
+
+def refuse_given(file: Path, given: dict[str, Any]) -> OcilError:
+    flags = ", ".join(f"--{name}".replace("_", "-") for name in given)
+    return OcilError(
+        f"{file} exists and keeps its settings; leave out {flags}, or choose another file for a "
+        "new model."
+    )
 
 
 def _content(part: Part) -> str:

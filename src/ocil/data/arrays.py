@@ -14,7 +14,7 @@ import math
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,26 @@ def read_npz(path: Path) -> dict[str, Raw]:
         _warn(path, taken, list(members))
         read = {name: _npy(archive, members[str(name)]) for p in taken.values() for name in p[1:]}
         return {part: Raw(read[p.items], read[p.labels].tolist()) for part, p in taken.items()}
+
+
+def count_npz(path: Path) -> int:
+    """How many samples `read_npz` finds to train on, by the head of their labels alone."""
+    with open_plain(path) as stream, zipfile.ZipFile(stream) as archive:
+        members = _members(archive)
+        names = {pair.part: pair.labels for pair in _pairs(list(members)) if pair.labels}
+        name = names.get("") or names.get("train")
+        if name is None:
+            raise Damage("it has no labels y (or y_train)")
+        with archive.open(members[name]) as array:
+            return _head(array)[0][0]
+
+
+def _head(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type that an array in numpy's format announces."""
+    first = np.lib.format.read_magic(stream) == (1, 0)
+    header = "read_array_header_1_0" if first else "read_array_header_2_0"
+    shape, _, dtype = getattr(np.lib.format, header)(stream)
+    return shape, dtype
 
 
 def read_items(path: Path) -> np.ndarray:
@@ -137,9 +157,7 @@ def _npy(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
 def npy(data: bytes) -> np.ndarray:
     """An array in numpy's format, its announced size compared with the bytes before it is made."""
     stream = io.BytesIO(data)
-    first = np.lib.format.read_magic(stream) == (1, 0)
-    header = "read_array_header_1_0" if first else "read_array_header_2_0"
-    shape, _, dtype = getattr(np.lib.format, header)(stream)
+    shape, dtype = _head(stream)
     if dtype.hasobject:
         raise Damage("it holds Python objects, which are not read; save plain arrays")
     if dtype.kind not in "biufUS":

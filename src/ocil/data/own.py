@@ -68,6 +68,9 @@ def read_own(
     if resize is not None and not 1 <= resize <= 4096:
         raise OcilError(f"--resize is {resize}; give 1 to 4096 pixels.")
     parts = {}
+    if shards := shards_in(path):
+        read = [read_own(shard, resize, bad, shape)["train"] for shard in shards]
+        return {"train": _joined(path, read)}
     with reading(path):
         for part, (items, labels, names) in _read_raw(path).items():
             if isinstance(items, np.ndarray):
@@ -83,8 +86,7 @@ def read_own(
 
 def _read_raw(path: Path) -> dict[str, Raw]:
     if path.is_dir():
-        saved = any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
-        return read_saved(path) if saved else _read_folder(path)
+        return read_saved(path) if is_saved(path) else read_folder(path)
     if path.suffix in _READERS:
         return _READERS[path.suffix](path)
     if path.exists():
@@ -92,7 +94,27 @@ def _read_raw(path: Path) -> dict[str, Raw]:
     raise FileNotFoundError(2, "there is no such file or folder")
 
 
-def _read_folder(path: Path) -> dict[str, Raw]:
+def is_saved(path: Path) -> bool:
+    """Whether a folder is a Hugging Face data set that was saved."""
+    return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def shards_in(path: Path) -> list[Path]:
+    """The .npz or .parquet files of a folder that holds samples in several of them, by name."""
+    if not path.is_dir() or is_saved(path):
+        return []
+    files = (file for file in path.iterdir() if not file.name.startswith("."))
+    return sorted(file for file in files if file.suffix in _READERS and file.is_file())
+
+
+def _joined(path: Path, parts: list[Part]) -> Part:
+    if len({(p.items.shape[1:], p.items.dtype, type(p.labels[0])) for p in parts}) > 1:
+        raise OcilError(f"{path}: its files differ; give all of them items and labels of one kind.")
+    labels = [label for part in parts for label in part.labels]
+    return Part(np.concatenate([part.items for part in parts]), labels)
+
+
+def read_folder(path: Path) -> dict[str, Raw]:
     """One folder per class, or train/ and perhaps test/ (or val/) with one folder per class each.
 
     Of several parts to test on the first of TESTS counts. Hidden folders hold no class.

@@ -104,6 +104,12 @@ def read_table(path: Path) -> dict[str, Raw]:
         return {"train": _raw(pyarrow, _read(pyarrow, path, MAX_BYTES))}
 
 
+def count_rows(path: Path) -> int:
+    """How many rows a table announces."""
+    with _arrow(path) as pyarrow, open_plain(path), pyarrow.parquet.ParquetFile(path) as file:
+        return file.metadata.num_rows
+
+
 def read_saved(path: Path) -> dict[str, Raw]:
     """A Hugging Face data set saved with save_to_disk: its splits train and test, or all."""
     if not (path / "dataset_dict.json").is_file():

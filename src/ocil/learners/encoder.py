@@ -37,11 +37,16 @@ class Encoder:
         """Changes when features do: the samples that made it."""
         return int(self.net.fitted) if isinstance(self.net, nets.Fitted) else 0
 
+    @property
+    def finished(self) -> bool:
+        """Whether no sample to come changes it; so it is if it came from another model, or from a
+        state saved without samples, which has none of the first."""
+        return not isinstance(self.net, nets.Fitted) or self.first.seen < self.version
+
     def take(self, x: Tensor, y: Tensor) -> tuple[bool, Tensor, Tensor]:
         """New samples -> whether it was made anew, and the samples that are to be counted."""
         net, first = self.net, self.first
-        # A state saved without samples has none of the first, and keeps the encoder it has.
-        if not isinstance(net, nets.Fitted) or first.seen < self.version:
+        if self.finished or not isinstance(net, nets.Fitted):
             return False, x, y
         start = len(first)
         slots = list(range(start, min(start + len(y), first.capacity)))

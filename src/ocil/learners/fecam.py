@@ -77,15 +77,32 @@ class ClassScatters(Values):
 
     def add(self, z: Tensor, y: Tensor) -> None:
         """Count z (n, d) of classes y (n,), one by one: S_c += (x - mu_c)(x - mu_c')' (Welford)."""
-        more = max(0, int(y.max()) + 1 - len(self.counts))
-        self.counts = F.pad(self.counts, (0, more))
-        self.means = F.pad(self.means, (0, 0, 0, more))
-        self.scatters = F.pad(self.scatters, (0, 0, 0, 0, 0, more))
+        self._grow(int(y.max()) + 1)
         for row, c in zip(z.double(), y.tolist(), strict=True):
             self.counts[c] += 1
             before = row - self.means[c]
             self.means[c] += before / self.counts[c]
             self.scatters[c] += torch.outer(before, row - self.means[c]).float()
+
+    def _grow(self, classes: int) -> None:
+        more = max(0, classes - len(self.counts))
+        self.counts = F.pad(self.counts, (0, more))
+        self.means = F.pad(self.means, (0, 0, 0, more))
+        self.scatters = F.pad(self.scatters, (0, 0, 0, 0, 0, more))
+
+    def merge(self, other: ClassScatters, ids: Tensor) -> None:
+        """Count what another has counted; its class c is our k = ids[c] (Chan et al. 1979).
+
+        S_k += S_c + n_k n_c / (n_k + n_c) (mu_c - mu_k)(mu_c - mu_k)'
+        """
+        self._grow(int(ids.max()) + 1)
+        for c, k in enumerate(ids.tolist()):
+            n, m = self.counts[k], other.counts[c]
+            share = m / (n + m).clamp(min=1)
+            by = other.means[c] - self.means[k]
+            self.scatters[k] += other.scatters[c] + (n * share * torch.outer(by, by)).float()
+            self.means[k] += share * by
+            self.counts[k] += m
 
     def remove(self, z: Tensor, y: Tensor) -> None:
         """Take back z (n, d) of classes y (n,), the steps of `add` in the other direction."""

@@ -57,6 +57,12 @@ class Jury(HeldOut):
             return batch
         return replace(batch, x=batch.x[stay], y=batch.y[stay])
 
+    def count(self, other: Jury, ids: Sequence[int]) -> None:
+        """Count the samples that another jury has seen, whose class c is ours ids[c]."""
+        self.counts += [0] * (max(ids, default=-1) + 1 - len(self.counts))
+        for c, n in enumerate(other.counts):
+            self.counts[ids[c]] += n
+
     @property
     def due(self) -> bool:
         """Whether the weights are to be found anew: counts of samples decide."""

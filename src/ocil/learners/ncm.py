@@ -42,6 +42,22 @@ class Sums(Values):
         more = classes - len(self.counts)
         self.counts, self.sums = F.pad(self.counts, (0, more)), F.pad(self.sums, (0, 0, 0, more))
 
+    def reset(self) -> None:
+        self.sums.zero_()
+        self.counts.zero_()
+
+    def add(self, z: Tensor, y: Tensor) -> None:
+        """Count features z (n, d) of classes y (n,)."""
+        self.grow(max(len(self.counts), int(y.max()) + 1))
+        self.sums.index_add_(0, y, z.double())
+        self.counts += torch.bincount(y, minlength=len(self.counts))
+
+    def merge(self, other: Sums, ids: Tensor) -> None:
+        """Count what another has counted; its class c is our ids[c]."""
+        self.grow(max(len(self.counts), int(ids.max()) + 1))
+        self.counts.index_add_(0, ids, other.counts)
+        self.sums.index_add_(0, ids, other.sums)
+
     @property
     def means(self) -> Tensor:
         return self.sums / self.counts.clamp(min=1)[:, None]
@@ -69,12 +85,10 @@ class Ncm(FixedLearner[FixedSettings]):
         self.sums.grow(classes)
 
     def restart(self) -> None:
-        self.sums.sums.zero_()
-        self.sums.counts.zero_()
+        self.sums.reset()
 
     def count(self, z: Tensor, y: Tensor) -> None:
-        self.sums.sums.index_add_(0, y, z.double())
-        self.sums.counts += torch.bincount(y, minlength=len(self.sums.counts))
+        self.sums.add(z, y)
 
     def uncount(self, z: Tensor, y: Tensor) -> None:
         self.sums.sums.index_add_(0, y, z.double(), alpha=-1)

@@ -27,6 +27,23 @@ FIRST, LATER = 300, 1200  # samples at the first choice, and when choices become
 GROUP = 16  # classes that are solved together: equal shapes give equal bits
 
 
+def due_after(chosen: int) -> int:
+    """Samples at which the shrinkage is chosen next, after a choice at so many."""
+    return max(FIRST, chosen * (2 if chosen < LATER else 4))
+
+
+def last_due(n: int) -> int:
+    """Samples at which one stream of n has chosen last.
+
+    >>> last_due(1199), last_due(60_000)
+    (600, 19200)
+    """
+    chosen = FIRST
+    while due_after(chosen) <= n:
+        chosen = due_after(chosen)
+    return chosen
+
+
 class ClassMoments(ClassSums):
     """`keeps`: features are kept to choose the shrinkage; else `choose` is called when `due`."""
 
@@ -45,19 +62,21 @@ class ClassMoments(ClassSums):
     @property
     def until_due(self) -> int:
         """Samples to come until the shrinkage is to be chosen anew; 0 or less: now."""
-        chosen = int(self.choice[1])
-        return max(FIRST, chosen * (2 if chosen < LATER else 4)) - self.total
+        return due_after(int(self.choice[1])) - self.total
 
     def entered(self) -> None:
         if self.keeps and self.until_due <= 0:
             self.choose(self.kept.kept, self.kept.kept_labels)
 
-    def choose(self, z: Tensor, y: Tensor) -> None:
-        """Choose the shrinkage by some of the samples that are counted: z (m, d), y (m,)."""
+    def choose(self, z: Tensor, y: Tensor, at: int | None = None) -> None:
+        """Choose the shrinkage by some of the samples that are counted: z (m, d), y (m,).
+
+        `at`: as if it were chosen after so many samples and not after all.
+        """
         if self.pending:
             self.enter()
         usable = (self.counts[y] > 1).nonzero()[:, 0]
-        n = self.choice[1] = self.total
+        n = self.choice[1] = self.total if at is None else at
         if len(usable) and int((self.counts > 0).sum()) > 1:
             losses = self.losses((z[usable] - self.shift).double(), y[usable])
             rho, self.choice[3] = shrinkage.choose(losses, len(usable))

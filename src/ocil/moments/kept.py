@@ -7,6 +7,8 @@ from torch import Tensor
 
 MOST = 512  # features kept at most; half of them at least
 SPREAD = 2654435761  # 2^32 over the golden ratio: multiples of it are evenly spread modulo 2^32
+BACK = pow(SPREAD, -1, 2**32)
+DRAWN = 1 << 62  # added to numbers that were drawn, of features that were merged
 
 
 class Kept:
@@ -47,3 +49,14 @@ class Kept:
                 break
             share /= 2
         self._only(few)
+
+    def renumber(self, share: float, seed: int) -> None:
+        """Draw numbers for the features that have those of a stream, before a merge.
+
+        Two streams have the same numbers, so the first samples of many short ones would all stay.
+        """
+        own = (self.kept_at < DRAWN).nonzero()[:, 0]
+        draw = torch.Generator().manual_seed(seed)
+        spread = torch.rand(len(own), dtype=torch.float64, generator=draw) * share
+        drawn = spread.long().to(own.device) * BACK % 2**32 + DRAWN
+        self.kept_at = self.kept_at.index_copy(0, own, drawn)

@@ -10,6 +10,7 @@ a block is depends on the count of samples alone: a twentieth of them, at most 1
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
@@ -72,10 +73,13 @@ class ClassSums:
     def classes(self) -> int:
         return len(self.counts)
 
+    def _grow(self, classes: int) -> None:
+        if classes > self.classes:
+            self.counts, self.sums = padded(self.counts, classes), padded(self.sums, classes)
+
     def add(self, z: Tensor, y: Tensor) -> None:
         """Count features z (n, d) of classes y (n,); the state does not depend on the calls."""
-        if (classes := int(y.max()) + 1) > self.classes:
-            self.counts, self.sums = padded(self.counts, classes), padded(self.sums, classes)
+        self._grow(int(y.max()) + 1)
         while len(y):
             room = len(self.rows) - self.pending
             used, end = slice(room), self.pending + min(room, len(y))
@@ -108,31 +112,74 @@ class ClassSums:
 
     def enter(self) -> None:
         """Let the waiting samples enter the second moment."""
+        self._let_in()
+        self.entered()
+
+    def _let_in(self) -> None:
         rows, labels, n = self.rows[: self.pending], self.labels[: self.pending], self.total
-        if n == self.pending:
+        if n == self.pending and not bool(self.shift.any()):  # else it came with the encoder
             self.shift = rows.mean(0)
         self.second.add(rows - self.shift)
         self._start_block()
         if self.keeps:
             at = torch.arange(n - len(rows), n, device=self.device)
             self.kept.add(rows, labels, at, self.choice[2])
-        self.entered()
 
-    def merge(self, other: ClassSums) -> None:
-        """Count all that another has counted in the same space; the shrinkage stays ours."""
-        if self.pending:
-            self.enter()
-        if not self.total:
-            self.shift = other.shift.clone()
-        by = (other.shift - self.shift).double()  # x - a = (x - b) + (b - a)
-        waiting = (other.rows[: other.pending] - other.shift).double()
-        cross = torch.outer((other.sums - other.counts[:, None] * other.shift.double()).sum(0), by)
-        again = cross + cross.T + other.total * torch.outer(by, by)
-        self.second.add_whole(other.second.whole() + again + waiting.T @ waiting)
-        classes = max(self.classes, other.classes)
-        self.counts = padded(self.counts, classes) + padded(other.counts, classes)
-        self.sums = padded(self.sums, classes) + padded(other.sums, classes)
+    def count(self, z: Tensor, y: Tensor) -> None:
+        """Count features z (n, d) of classes y (n,) at once: none waits and none is kept."""
+        self._grow(int(y.max()) + 1)
+        self.sums.index_add_(0, y, z.double())
+        self.counts += torch.bincount(y, minlength=self.classes)
+        self.second.add(z - self.shift)
         self._start_block()
+
+    def merge(self, other: ClassSums, ids: Tensor | None = None) -> None:
+        """Count all that another has counted in the same space; its class c is our ids[c].
+
+        Counts, sums, G and the features kept are those of all samples in whatever order sums are
+        merged, up to rounding. The shrinkage is that of whoever chose it by more samples.
+        """
+        theirs = other._settled()
+        if self.pending:
+            self._let_in()
+        if not self.total and not bool(self.shift.any()):
+            self.shift = theirs.shift.clone()
+        by = (theirs.shift - self.shift).double()  # x - a = (x - b) + (b - a)
+        if bool(by.any()):
+            apart = theirs.sums - theirs.counts[:, None] * theirs.shift.double()
+            cross = torch.outer(apart.sum(0), by)
+            again = cross + cross.T + theirs.total * torch.outer(by, by)
+            self.second.add_whole(theirs.second.whole() + again)
+        else:
+            self.second.packed += theirs.second.packed
+        ids = torch.arange(theirs.classes, device=self.device) if ids is None else ids
+        if self.keeps and len(theirs.kept.kept_at):
+            self._merge_kept(theirs, ids)
+        if theirs.choice[1] > self.choice[1]:
+            self.choice = torch.cat([theirs.choice[:2], self.choice[2:3], theirs.choice[3:]])
+        self._grow(int(ids.max()) + 1 if len(ids) else 0)
+        self.counts = self.counts.index_add(0, ids, theirs.counts)
+        self.sums = self.sums.index_add(0, ids, theirs.sums)
+        self._start_block()
+
+    def _merge_kept(self, theirs: ClassSums, ids: Tensor) -> None:
+        for each in (self, theirs):
+            facts = (each.counts, each.sums.sum(0), each.kept.kept_at)
+            raw = b"".join(fact.cpu().numpy().tobytes() for fact in facts)
+            seed = int.from_bytes(hashlib.sha256(raw).digest()[:7], "big")
+            each.kept.renumber(float(each.choice[2]), seed)
+        self.choice[2].clamp_(max=float(theirs.choice[2]))
+        found = theirs.kept
+        self.kept.add(found.kept, ids[found.kept_labels], found.kept_at, self.choice[2])
+
+    def _settled(self) -> ClassSums:
+        """A copy in which no sample waits."""
+        other = copy.copy(self)
+        other.second, other.kept = self.second.copy(), copy.copy(self.kept)
+        other.choice = self.choice.clone()
+        if other.pending:
+            other._let_in()
+        return other
 
     def remove(self, z: Tensor, y: Tensor) -> None:
         """Take back features z (n, d) of classes y (n,) that were counted."""
@@ -201,10 +248,9 @@ class ClassSums:
 
     def _without_samples(self) -> ClassSums:
         other = copy.copy(self)
-        other.keeps, other.second = False, self.second.copy()
+        other.keeps = False
+        other = other._settled()
         other.kept = Kept(self.dim, self.device)
-        if other.pending:
-            other.enter()
         return other
 
     def load_state_dict(self, state: Mapping[str, Tensor], classes: int) -> None:

@@ -21,6 +21,29 @@ LAST_WORDS = 60.0  # seconds in which a stopped task writes its checkpoint
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
+def connect(address: str, cores: int | None) -> Any:
+    """Ray, in touch with the cluster at an address, or with one of its own on loopback alone."""
+    if not address or address.rpartition(":")[0] in LOOPBACK:
+        # Ray's only switch for it: else its ports are open to the network on Linux.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray: Any = needed("ray", "--on ray")
+    alone = {"num_cpus": cores or os.cpu_count(), "include_dashboard": False}
+    try:
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level="error",
+            **({} if address else alone),
+        )
+    except Exception as error:  # Ray raises that itself when a start takes too long
+        where = f"the Ray cluster at {address}" if address else "a Ray cluster of its own"
+        raise OcilError(
+            f"Cannot reach {where} ({brief(error)}); check it with `ray status`."
+        ) from error
+    return ray
+
+
 class Task:
     """A job that was handed to Ray."""
 
@@ -50,25 +73,8 @@ class Ray:
     def __init__(
         self, address: str, workers: int | None, data_dir: Path | None, per_gpu: int = 1
     ) -> None:
-        if not address or address.rpartition(":")[0] in LOOPBACK:
-            # Ray's only switch for it: else its ports are open to the network on Linux.
-            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        self.ray: Any = needed("ray", "--on ray")
+        self.ray: Any = connect(address, workers)
         self.workers, self.data_dir, self.per_gpu = workers, data_dir, per_gpu
-        alone = {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
-        try:
-            self.ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                logging_level="error",
-                **({} if address else alone),
-            )
-        except Exception as error:  # Ray raises that itself when a start takes too long
-            where = f"the Ray cluster at {address}" if address else "a Ray cluster of its own"
-            raise OcilError(
-                f"Cannot reach {where} ({brief(error)}); check it with `ray status`."
-            ) from error
         self.task = self.ray.remote(max_retries=0)(carry_out)  # `run_jobs` tries again
 
     def room(self, running: Sequence[Job]) -> int:
