@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import modelfile, samples
+from ocil import backbones, modelfile, samples
 from ocil.afterwards import Afterwards
 from ocil.answers import arrive
 from ocil.data.sources import default_net
@@ -68,13 +69,14 @@ class Classifier(Afterwards):
 
         `net`: auto, mlp, resnet18, resnet18-global, identity (vectors as they are: mixtures only),
         or a torch module that maps float items (n, ...) to vectors (n, d); the classifier trains a
-        copy of it, or leaves it as it is where none of its weights requires a gradient. Any other
-        setting of the method can be given by name (`ocil run METHOD --help` lists them).
+        copy of it, or leaves it as it is where none of its weights requires a gradient. With
+        "hf:NAME_OR_FOLDER" a frozen model makes vectors of X, a list of texts or of picture files.
+        Any other setting of the method can be given by name (`ocil run METHOD --help` lists them).
         """
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
         self.augment, self.effort, self._given = augment, effort, settings
         self.channels: Channels = channels
-        self._learned: Learned | None = None
+        self._learned, self._backbone = None, None
         self._restart = False  # the first step failed
         self._torn, self._way_back = "", WayBack()
 
@@ -84,6 +86,7 @@ class Classifier(Afterwards):
         All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
         """
         fresh = type(self)(**self.get_params())
+        fresh._backbone = self._backbone
         fresh._add(X, y, announced=True).flush()
         self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
@@ -101,7 +104,7 @@ class Classifier(Afterwards):
         labels = samples.labels(y, len(x), (now.session.labels.classes if now else []) or waiting)
         if now is None:
             form = Form.of(x)
-            now = Learned(self._begin(form.shape), form, self.channels)
+            now = Learned(self._begin(form.shape), form, self.channels, backbone=self._front())
         elif self._restart:
             now.session = self._begin(now.form.shape)
         self._restart = False
@@ -164,7 +167,7 @@ class Classifier(Afterwards):
                 now.session, self._torn = session, ""
         elif now.pending:  # they wait for a new start, which takes the parameters of then
             session, self._restart = self._begin(now.form.shape), True
-            self._learned = Learned(session, now.form, now.channels, pending=now.pending)
+            self._learned = replace(now, session=session)
         else:
             self._learned = None
 
@@ -174,6 +177,8 @@ class Classifier(Afterwards):
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
+        if backbones.named(self.net):
+            named["net"] = registry.net_of_vectors(self.method)
         fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
         given = {"data": "own"} | self._of_training() | named | fitting | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
@@ -202,13 +207,14 @@ class Classifier(Afterwards):
             if not bool(vectors.isfinite().all()):
                 raise BadInput("The module given as net makes NaN or infinite vectors of X.")
 
-    def save(self, path: str | Path, *, memory: bool = True) -> None:
+    def save(self, path: str | Path, *, memory: bool = True, backbone: bool | None = None) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.
 
         `memory=False` leaves them and pending samples out: the file predicts the same, but goes
         on learning with an empty memory. (The mixtures of otc still hold features of the latest
         samples; with net="identity" those are the vectors themselves, at unit length. Statistics
         such as those of slda take up the samples that wait, so scores change as by another batch.)
+        `backbone`: whether it carries the files of a backbone by name; unless told, as it did.
         """
         self._check_whole()
         learner = self._learned.session.learner if self._learned else None
@@ -218,12 +224,12 @@ class Classifier(Afterwards):
                 "memory=False leaves out; save with them, or give the classifier another readout."
             )
         with writing(Path(path)):
-            write_atomic(Path(path), self._blob(memory))
+            write_atomic(Path(path), self._blob(memory, backbone))
 
-    def _blob(self, memory: bool = True) -> bytes:
+    def _blob(self, memory: bool = True, backbone: bool | None = None) -> bytes:
         if self._learned is None:
             raise not_fitted("This Classifier is not fitted yet: there is nothing to save.")
-        return modelfile.dump(*modelfile.content_of(self._learned, memory))
+        return modelfile.dump(*modelfile.content_of(self._learned, memory, backbone))
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_whole()
@@ -240,9 +246,10 @@ class Classifier(Afterwards):
             self._learned = modelfile.restore(modelfile.parse(state["blob"]), state["module"])
 
 
-def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
+def load(path: str | Path, net: nn.Module | str | None = None) -> Classifier:
     """Read a model file; `net` is needed where the classifier was made with a module of your own.
 
+    A backbone by name is looked for on disk, where it was; net="hf:NAME_OR_FOLDER" says where else.
     The file is checked and never executed. Learning goes on to the same bits as without the break.
     """
     content = modelfile.read(Path(path))
@@ -251,7 +258,8 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
     session = learned.session
-    params: dict[str, Any] = to_mapping(session.settings) | ({} if net is None else {"net": net})
+    own = learned.backbone.name if learned.backbone else net
+    params: dict[str, Any] = to_mapping(session.settings) | ({} if own is None else {"net": own})
     model = Classifier(session.method, channels=learned.channels, **params)
     model._learned = learned
     return model

@@ -50,7 +50,7 @@ class LearnOptions:
     memory: int | None = None
     """For a new model: images that its replay memory holds; 500 unless given."""
     net: str | None = None
-    """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
+    """For a new model: auto, mlp, resnet18, resnet18-global, identity, or hf:FOLDER, a backbone."""
     seed: int | None = None
     """For a new model: decides all draws; 0 unless given."""
     updates: int | None = None
@@ -88,7 +88,7 @@ class _Lesson:
             resize, shape = None, picture_shape(self.model)
         else:
             self.model = Classifier(**{k: v for k, v in given.items() if k != "resize"})
-            resize, shape = options.resize, None
+            resize, shape = options.resize, picture_shape(self.model)
         self.part = read_own(options.data, resize, options.bad_images, shape)["train"]
         self.content = _content(self.part)
         place = self._unfinished().get(self.content)

@@ -123,6 +123,11 @@ def make_settings(method: str, values: Mapping[str, Any], where: str = "the sett
     return from_mapping(get(method).settings_type, values, where)
 
 
+def net_of_vectors(method: str) -> str:
+    """For vectors of a backbone: methods with a fixed encoder take them as they are."""
+    return "identity" if info(method).fields["net"].default == "patches" else "auto"
+
+
 def measured_costs(net: str) -> dict[str, dict[str, float]]:
     """Cost of a step by method, as shipped with the package (`bench/methods.py` writes it)."""
     found = files("ocil.learners").joinpath("costs.json")
