@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import backbones, modelfile, samples
+from ocil import backbones, modelfile, ranges, samples
 from ocil.afterwards import Afterwards
 from ocil.answers import arrive
 from ocil.data.sources import default_net
@@ -63,6 +64,7 @@ class Classifier(Afterwards):
         augment: str = "auto",
         effort: str = "auto",
         channels: Channels = "auto",
+        scale: bool = True,
         **settings: Any,
     ) -> None:
         """Nothing is built before the first samples show what they are.
@@ -76,9 +78,11 @@ class Classifier(Afterwards):
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
         self.augment, self.effort, self._given = augment, effort, settings
         self.channels: Channels = channels
+        self.scale = scale
         self._learned, self._backbone = None, None
         self._restart = False  # the first step failed
         self._torn, self._way_back = "", WayBack()
+        self._told = not scale  # that vectors have left their range
 
     def fit(self, X: Any, y: Any) -> Classifier:
         """Forget everything, learn X in its order in one pass, and leave nothing pending.
@@ -137,11 +141,15 @@ class Classifier(Afterwards):
             with interrupts_between_steps() as asked:
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
-                    arrivals = arrive(now, x[start:end], labels[start:end])
-                    report = session.learn(x[start:end], labels[start:end])
+                    batch = x[start:end], labels[start:end]
+                    if not self._told and (far := ranges.strange_column(now, *batch)):
+                        self._told = True
+                        warnings.warn(far, stacklevel=4)
+                    arrivals = arrive(now, *batch)
+                    report = session.learn(*batch)
                     if began:
-                        self._way_back.add(x[start:end], labels[start:end])
-                    now.counts.update(labels[start:end])
+                        self._way_back.add(*batch)
+                    now.counts.update(batch[1])
                     now.pending, now.arrivals = None, arrivals
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
@@ -177,10 +185,13 @@ class Classifier(Afterwards):
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
+        trains = registry.trains(self.method)
         if backbones.named(self.net):
-            named["net"] = registry.net_of_vectors(self.method)
+            named["net"] = "auto" if trains else "identity"
         fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
         given = {"data": "own"} | self._of_training() | named | fitting | self._given
+        if self.scale and trains and len(shape) == 1 and given["net"] == "mlp":
+            given.setdefault("inputs", "scaled")
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):

@@ -49,6 +49,7 @@ _SHARED = {
     "parts",
     "pool",
     "replay",
+    "scaling",
     "taking_back",
     "upgrades",
 }
@@ -123,9 +124,9 @@ def make_settings(method: str, values: Mapping[str, Any], where: str = "the sett
     return from_mapping(get(method).settings_type, values, where)
 
 
-def net_of_vectors(method: str) -> str:
-    """For vectors of a backbone: methods with a fixed encoder take them as they are."""
-    return "identity" if info(method).fields["net"].default == "patches" else "auto"
+def trains(method: str) -> bool:
+    """Whether a method trains its network; the others have a fixed encoder."""
+    return info(method).fields["net"].default != "patches"
 
 
 def measured_costs(net: str) -> dict[str, dict[str, float]]:
