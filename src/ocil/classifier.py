@@ -82,30 +82,38 @@ class Classifier(Afterwards):
         self._learned, self._backbone = None, None
         self._restart = False  # the first step failed
         self._torn, self._way_back = "", WayBack()
-        self._told = not scale  # that vectors have left their range
+        self._told = False  # that vectors have left their range
 
-    def fit(self, X: Any, y: Any) -> Classifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
         """Forget everything, learn X in its order in one pass, and leave nothing pending.
 
         All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
         """
         fresh = type(self)(**self.get_params())
         fresh._backbone = self._backbone
-        fresh._add(X, y, announced=True).flush()
+        fresh._add(X, y, sample_weight, announced=True).flush()
         self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Classifier:
-        """Learn more samples, of known or new classes; `classes` is never needed and not read."""
-        return self._add(X, y)
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Classifier:
+        """Learn more samples, of known or new classes; `classes` is never needed and not read.
 
-    def _add(self, X: Any, y: Any, announced: bool = False) -> Classifier:
+        `sample_weight`: how often each counts, in losses, memory and sums alike. Weight 2 is the
+        sample twice in a row, 0 leaves it out; they are whole numbers.
+        """
+        return self._add(X, y, sample_weight)
+
+    def _add(self, X: Any, y: Any, weight: Any, announced: bool = False) -> Classifier:
         """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
         x, names = self._items(X)
         now = self._learned
         waiting = now.pending[1] if now and now.pending else []
         labels = samples.labels(y, len(x), (now.session.labels.classes if now else []) or waiting)
+        if (places := samples.repeated(weight, len(x))) is not None:
+            x, labels = x[places], [labels[i] for i in places]
         if now is None:
             form = Form.of(x)
             now = Learned(self._begin(form.shape), form, self.channels, backbone=self._front())
@@ -142,7 +150,11 @@ class Classifier(Afterwards):
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
                     batch = x[start:end], labels[start:end]
-                    if not self._told and (far := ranges.strange_column(now, *batch)):
+                    if (
+                        self.scale
+                        and not self._told
+                        and (far := ranges.strange_column(now, *batch))
+                    ):
                         self._told = True
                         warnings.warn(far, stacklevel=4)
                     arrivals = arrive(now, *batch)
