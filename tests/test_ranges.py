@@ -28,12 +28,19 @@ def test_a_known_class_in_other_units_is_told_once() -> None:
 
 
 def test_columns_of_a_data_frame_are_named() -> None:
-    pandas = pytest.importorskip("pandas")
+    class Frame:
+        columns = ("length", "width", "weight")
+
+        def __init__(self, values: np.ndarray) -> None:
+            self.values = values
+
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            return self.values
+
     x, y = table()
-    names = ["length", "width", "weight"]
-    model = Classifier(**SMALL).partial_fit(pandas.DataFrame(x, columns=names), y)
+    model = Classifier(**SMALL).partial_fit(Frame(x), y)
     with pytest.warns(UserWarning, match="Column 'length' and 2 others"):
-        model.partial_fit(pandas.DataFrame(x + 500, columns=names), y)
+        model.partial_fit(Frame(x + 500), y)
 
 
 @pytest.mark.parametrize("case", ["new class", "few", "outlier", "off"])
