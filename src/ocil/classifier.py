@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,13 +149,8 @@ class Classifier(Afterwards):
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
                     batch = x[start:end], labels[start:end]
-                    if (
-                        self.scale
-                        and not self._told
-                        and (far := ranges.strange_column(now, *batch))
-                    ):
-                        self._told = True
-                        warnings.warn(far, stacklevel=4)
+                    if self.scale and not self._told:
+                        self._told = ranges.told(now, *batch)
                     arrivals = arrive(now, *batch)
                     report = session.learn(*batch)
                     if began:

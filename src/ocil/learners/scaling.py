@@ -9,6 +9,7 @@ Vectors that all have length one keep their shape, as in `ocil.nets.random_featu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -24,17 +25,14 @@ FIRST = STAGES[-1]  # samples that decide, as for the fixed encoders
 class Scale(Values):
     """Sums over the first samples, and what follows from them."""
 
-    saved = ("seen", "unit", "origin", "total", "squares")
+    saved = ("seen", "unit", "total", "squares")
 
     def __init__(self, shape: Sequence[int], device: torch.device) -> None:
-        columns = shape[0]
-        self.form = (columns,) + (1,) * (len(shape) - 1)  # in front of items (n, ...)
+        self.form = (shape[0],) + (1,) * (len(shape) - 1)  # in front of items (n, ...)
+        self.rows = math.prod(shape[1:])  # of a channel in one sample
         self.seen, self.unit = 0, True  # samples, and whether all have length one
-        self.origin = torch.zeros(columns, dtype=torch.float64, device=device)
-        self.total, self.squares = torch.zeros_like(self.origin), torch.zeros_like(self.origin)
-        self.rows = 1
-        for n in shape[1:]:
-            self.rows *= n  # in one sample
+        self.total = torch.zeros(shape[0], dtype=torch.float64, device=device)
+        self.squares = torch.zeros_like(self.total)
         self.check(0)
 
     @torch.no_grad()
@@ -42,15 +40,13 @@ class Scale(Values):
         """Count raw items x (n, ...) while they are among the first."""
         if self.seen >= FIRST:
             return
-        items = as_float(x[: FIRST - self.seen]).to(self.origin.device)
-        rows = items.movedim(1, -1).reshape(-1, len(self.origin)).double()
-        if not self.seen:
-            self.origin = rows[0].clone()  # sums of large numbers would lose the small ones
+        items = as_float(x[: FIRST - self.seen]).to(self.total.device)
+        rows = items.movedim(1, -1).reshape(-1, len(self.total)).double()
         lengths = items.flatten(1).norm(dim=1)
         self.unit = self.unit and bool(((lengths - 1).abs() < 1e-3).all())
         self.seen += len(items)
-        self.total = self.total + (rows - self.origin).sum(0)
-        self.squares = self.squares + (rows - self.origin).square().sum(0)
+        self.total = self.total + rows.sum(0)
+        self.squares = self.squares + rows.square().sum(0)
         self.check(0)
 
     def check(self, classes: int) -> None:
@@ -60,8 +56,8 @@ class Scale(Values):
         variance = (self.squares / n - mean.square()).clamp(min=0)
         gain = inverse_deviation(variance)
         if self.unit and len(self.form) == 1:
-            mean, gain = -self.origin, torch.full_like(gain, len(gain) ** 0.5)
-        self.mean = (self.origin + mean).float().reshape(self.form)
+            mean, gain = torch.zeros_like(mean), torch.full_like(gain, len(gain) ** 0.5)
+        self.mean = mean.float().reshape(self.form)
         self.gain = gain.float().reshape(self.form)
         if self.seen < 0 or not bool((self.mean.isfinite() & self.gain.isfinite()).all()):
             raise ValueError("its shift and scale are no numbers")
