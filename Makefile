@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e ".[data,report,track,cluster,tune,dev]"
+	  -c constraints.txt -e ".[data,report,track,cluster,tune,backbones,river,dev]"
 	@touch $(STAMP)
 
 run: setup

@@ -243,7 +243,7 @@ def _classifier(name: str) -> dict[str, Any]:
     if "steps" in given and hasattr(Settings, "updates"):  # its name in the new tree
         given["updates"] = given.pop("steps")
     if hasattr(Settings, "anchor"):  # the default of the new tree has one
-        given |= {"anchor": "none", "effort": "fixed", "jury": False}
+        given |= {"anchor": "none", "effort": "fixed", "jury": False, "scale": False}
     method, kind, net = given.pop("method"), given.pop("net", "mlp"), None
     if kind in ("module", "frozen"):
         torch.manual_seed(0)

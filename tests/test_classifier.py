@@ -357,6 +357,7 @@ def test_ctrl_c_waits_for_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> 
 
 NOT_HELD = {
     "check_dataframe_column_names_consistency": "names must match, no warning without names",
+    "check_sample_weight_equivalence_on_dense_data": "it compares orders, which matter in a stream",
 }
 
 
@@ -372,6 +373,26 @@ def test_scikit_learns_own_checks(method: str) -> None:
         )
     failed = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] == "failed"]
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("method", ["er", "slda"])
+def test_a_weight_says_how_often_a_sample_is_learned(method: str) -> None:
+    weights = np.arange(len(GOOD)) % 4
+    y = np.arange(len(GOOD)) % 2
+    given = SMALL if method == "er" else {"memory": None, "net": "identity"}
+    model = ocil.Classifier(method, **given).partial_fit(GOOD, y, sample_weight=weights)
+    twin = ocil.Classifier(method, **given).partial_fit(GOOD.repeat(weights, 0), y.repeat(weights))
+    assert model.state_sha256() == twin.state_sha256()
+    once = ocil.Classifier(method, **given).fit(GOOD, y, sample_weight=1.0)
+    assert once.state_sha256() == ocil.Classifier(method, **given).fit(GOOD, y).state_sha256()
+
+
+@pytest.mark.parametrize("weights", [[1], [0] * 12, [0.5] * 12, [-1] * 12, ["a"] * 12, [1e9] * 12])
+def test_weights_that_are_none(weights: Any) -> None:
+    model, y = ocil.Classifier("er", **SMALL), np.arange(12) % 2
+    with pytest.raises(OcilError, match="sample_weight"):
+        model.partial_fit(GOOD[:12], y, sample_weight=weights)
+    assert model._learned is None
 
 
 @pytest.mark.parametrize(
@@ -415,7 +436,7 @@ def test_parameters_clone_and_pickle() -> None:
     model = fed(seed=3)
     params = model.get_params()
     assert params == {"method": "er", "net": "auto", "seed": 3, "augment": "auto",
-                      "effort": "auto", "channels": "auto"} | SMALL  # fmt: skip
+                      "effort": "auto", "scale": True, "channels": "auto"} | SMALL  # fmt: skip
     fresh = clone(model)
     assert fresh.get_params() == params
     assert not fresh.__sklearn_is_fitted__()

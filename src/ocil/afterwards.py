@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
-from ocil import corrections, samples
+from torch import Tensor
+
+from ocil import corrections, ranges, samples
 from ocil.consolidation import MOST, Gain, consolidate, updates_within
 from ocil.estimator import not_fitted
 from ocil.labels import Label
@@ -16,11 +20,15 @@ from ocil.session import Session, WayBack
 
 class Afterwards(Mergeable):
     _restart: bool
+    _told: bool  # that vectors have left their range
 
     def flush(self) -> Self:
         raise NotImplementedError
 
     def _begin(self, shape: tuple[int, ...]) -> Session:
+        raise NotImplementedError
+
+    def _learn(self, now: Learned, x: Tensor, labels: list[Label], whole: int) -> None:
         raise NotImplementedError
 
     def forget(self, label: Label) -> Self:
@@ -70,6 +78,22 @@ class Afterwards(Mergeable):
             updates = min(updates, updates_within(session, seconds))
         self._way_back = WayBack()
         return consolidate(session, updates)
+
+    def rescale(self) -> Self:
+        """Start anew from the samples held: scale, encoder, weights and sums see these alone.
+
+        For data that have moved out of the range of the first samples, which fixed the scale.
+        Classes of which memory and jury hold nothing are forgotten; `consolidate` may follow.
+        """
+        self._check_whole()
+        now, other = self._fitted(), type(self)(**self.get_params())
+        x, labels = ranges.held_samples(now)
+        fresh = replace(now, session=other._begin(now.form.shape), counts=Counter(), arrivals=[])
+        other._learned, fresh.pending = fresh, None
+        other._learn(fresh, x, labels, whole=len(labels))
+        fresh.pending = now.pending
+        self._learned, self._way_back, self._told = fresh, WayBack(), False
+        return self
 
     def _correct(self, correction: Callable[[Learned], None]) -> Self:
         """Take something back; a classifier that has nothing left is as new."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ocil import samples
+from ocil import backbones, samples
+from ocil.backbones import Backbone
 from ocil.errors import OcilError
 from ocil.estimator import Estimator, feature_names
 from ocil.labels import Label
@@ -33,8 +34,10 @@ FEW = 20  # samples from which that can be told
 
 
 class Answers(Estimator):
+    net: str | nn.Module
     channels: Channels
     _torn: str
+    _backbone: Backbone | None  # that `net` names, once it was found
     _first: tuple[Learned, Tensor, list[Label]] | None = None  # see `_fitted`
 
     def _fitted(self) -> Learned:
@@ -59,10 +62,21 @@ class Answers(Estimator):
                 "was saved before it."
             )
 
+    def _front(self) -> Backbone | None:
+        """What makes vectors of texts or pictures, if `net` names a backbone."""
+        if self._learned or not backbones.named(self.net):
+            return self._learned.backbone if self._learned else None
+        if self._backbone is None or self._backbone.name != self.net:
+            device = str(self._given.get("device", "cpu"))
+            self._backbone = backbones.find(str(self.net), device)
+        return self._backbone
+
     def _items(self, X: Any) -> tuple[torch.Tensor, list[str] | None]:
         """X as items like those learned before, and the names of its columns."""
         now, names = self._learned, feature_names(X)
         channels, form = (now.channels, now.form) if now else (self.channels, None)
+        if front := self._front():
+            X = front.vectors(X, channels)
         x = torch.from_numpy(samples.items(X, channels, form))
         known = now.names if now else None
         if names and known and names != known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import merging, modelfile, samples
+from ocil import backbones, merging, modelfile, ranges, samples
 from ocil.afterwards import Afterwards
 from ocil.answers import arrive
 from ocil.data.sources import default_net
@@ -62,50 +63,62 @@ class Classifier(Afterwards):
         augment: str = "auto",
         effort: str = "auto",
         channels: Channels = "auto",
+        scale: bool = True,
         **settings: Any,
     ) -> None:
         """Nothing is built before the first samples show what they are.
 
         `net`: auto, mlp, resnet18, resnet18-global, identity (vectors as they are: mixtures only),
         or a torch module that maps float items (n, ...) to vectors (n, d); the classifier trains a
-        copy of it, or leaves it as it is where none of its weights requires a gradient. `effort`:
-        low answers by the exact statistics of fixed features alone; auto trains a net on images as
-        well, and high does so with more gradient steps, and on vectors too (where it was tried, a
-        net added nothing to the statistics of vectors). Any other setting of the method can be
-        given by name (`ocil run METHOD --help` lists them).
+        copy of it, or leaves it as it is where none of its weights requires a gradient. With
+        "hf:NAME_OR_FOLDER" a frozen model makes vectors of X, a list of texts or of picture files.
+        `effort`: low answers by the exact statistics of fixed features alone; auto trains a net on
+        images as well, and high does so with more gradient steps, and on vectors too (where it was
+        tried, a net added nothing to the statistics of vectors). Any other setting of the method
+        can be given by name (`ocil run METHOD --help` lists them).
         """
         self.method, self.memory, self.net, self.seed = method, memory, net, seed
         self.augment, self.effort, self._given = augment, effort, settings
         self.channels: Channels = channels
-        self._learned: Learned | None = None
+        self.scale = scale
+        self._learned, self._backbone = None, None
         self._restart = False  # the first step failed
         self._torn, self._way_back = "", WayBack()
+        self._told = False  # that vectors have left their range
 
-    def fit(self, X: Any, y: Any) -> Classifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
         """Forget everything, learn X in its order in one pass, and leave nothing pending.
 
         All classes are there, so `classes_` is sorted: what scikit-learn's own tools expect.
         """
         fresh = type(self)(**self.get_params())
-        fresh._encoder = self._encoder
-        fresh._add(X, y, announced=True).flush()
+        fresh._encoder, fresh._backbone = self._encoder, self._backbone
+        fresh._add(X, y, sample_weight, announced=True).flush()
         self._learned, self._torn, self._way_back = fresh._learned, "", fresh._way_back
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Classifier:
-        """Learn more samples, of known or new classes; `classes` is never needed and not read."""
-        return self._add(X, y)
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Classifier:
+        """Learn more samples, of known or new classes; `classes` is never needed and not read.
 
-    def _add(self, X: Any, y: Any, announced: bool = False) -> Classifier:
+        `sample_weight`: how often each counts, in losses, memory and sums alike. Weight 2 is the
+        sample twice in a row, 0 leaves it out; they are whole numbers.
+        """
+        return self._add(X, y, sample_weight)
+
+    def _add(self, X: Any, y: Any, weight: Any, announced: bool = False) -> Classifier:
         """Learn whole batches of X; `announced` numbers its classes in the order of their names."""
         self._check_whole()
         x, names = self._items(X)
         now = self._learned
         waiting = now.pending[1] if now and now.pending else []
         labels = samples.labels(y, len(x), (now.session.labels.classes if now else []) or waiting)
+        if (places := samples.repeated(weight, len(x))) is not None:
+            x, labels = x[places], [labels[i] for i in places]
         if now is None:
             form = Form.of(x)
-            now = Learned(self._begin(form.shape), form, self.channels)
+            now = Learned(self._begin(form.shape), form, self.channels, backbone=self._front())
         elif self._restart:
             now.session = self._begin(now.form.shape)
         self._restart = False
@@ -138,11 +151,14 @@ class Classifier(Afterwards):
             with interrupts_between_steps() as asked:
                 for start in range(0, whole, size):
                     end = min(start + size, whole)
-                    arrivals = arrive(now, x[start:end], labels[start:end])
-                    report = session.learn(x[start:end], labels[start:end])
+                    batch = x[start:end], labels[start:end]
+                    if self.scale and not self._told:
+                        self._told = ranges.told(now, *batch)
+                    arrivals = arrive(now, *batch)
+                    report = session.learn(*batch)
                     if began:
-                        self._way_back.add(x[start:end], labels[start:end])
-                    now.counts.update(labels[start:end])
+                        self._way_back.add(*batch)
+                    now.counts.update(batch[1])
                     now.pending, now.arrivals = None, arrivals
                     if asked:
                         raise KeyboardInterrupt(f"{end} of {whole} samples were learned.")
@@ -168,7 +184,7 @@ class Classifier(Afterwards):
                 now.session, self._torn = session, ""
         elif now.pending:  # they wait for a new start, which takes the parameters of then
             session, self._restart = self._begin(now.form.shape), True
-            self._learned = Learned(session, now.form, now.channels, pending=now.pending)
+            self._learned = replace(now, session=session)
         else:
             self._learned = None
 
@@ -178,8 +194,13 @@ class Classifier(Afterwards):
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
+        trains = registry.trains(self.method)
+        if backbones.named(self.net):
+            named["net"] = "auto" if trains else "identity"
         fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
         given = {"data": "own"} | self._of_training(shape) | named | fitting | self._given
+        if self.scale and trains and len(shape) == 1 and given["net"] == "mlp":
+            given.setdefault("inputs", "scaled")
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):
@@ -199,8 +220,9 @@ class Classifier(Afterwards):
             return {"batch": 1}
         complete = "max_updates" in self._given  # the settings of another classifier
         effort = "fixed" if "updates" in self._given and not complete else self.effort
-        given = {"anchor", "readout", "preset"} & self._given.keys()  # somebody knows what he wants
-        if effort == "auto" and self.method == "otc" and self.net == "auto" and not given:
+        wanted = {"anchor", "readout", "preset"} & self._given.keys()  # so is the net
+        own = self.net == "auto" or backbones.named(self.net)
+        if effort == "auto" and self.method == "otc" and own and not wanted:
             effort = "auto" if len(shape) == 3 else "low"
         return {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
 
@@ -212,13 +234,14 @@ class Classifier(Afterwards):
             if not bool(vectors.isfinite().all()):
                 raise BadInput("The module given as net makes NaN or infinite vectors of X.")
 
-    def save(self, path: str | Path, *, memory: bool = True) -> None:
+    def save(self, path: str | Path, *, memory: bool = True, backbone: bool | None = None) -> None:
         """Write a model file. It CONTAINS TRAINING IMAGES, those of the replay memory.
 
         `memory=False` leaves them and pending samples out: the file predicts the same, but goes
         on learning with an empty memory. (The mixtures of otc still hold features of the latest
         samples; with net="identity" those are the vectors themselves, at unit length. Statistics
         such as those of slda take up the samples that wait, so scores change as by another batch.)
+        `backbone`: whether it carries the files of a backbone by name; unless told, as it did.
         """
         self._check_whole()
         learner = self._learned.session.learner if self._learned else None
@@ -228,12 +251,12 @@ class Classifier(Afterwards):
                 "memory=False leaves out; save with them, or give the classifier another readout."
             )
         with writing(Path(path)):
-            write_atomic(Path(path), self._blob(memory))
+            write_atomic(Path(path), self._blob(memory, backbone))
 
-    def _blob(self, memory: bool = True) -> bytes:
+    def _blob(self, memory: bool = True, backbone: bool | None = None) -> bytes:
         if self._learned is None:
             raise not_fitted("This Classifier is not fitted yet: there is nothing to save.")
-        return modelfile.dump(*modelfile.content_of(self._learned, memory))
+        return modelfile.dump(*modelfile.content_of(self._learned, memory, backbone))
 
     def __getstate__(self) -> dict[str, Any]:
         self._check_whole()
@@ -252,9 +275,10 @@ class Classifier(Afterwards):
             self._learned = modelfile.restore(modelfile.parse(state["blob"]), state["module"])
 
 
-def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
+def load(path: str | Path, net: nn.Module | str | None = None) -> Classifier:
     """Read a model file; `net` is needed where the classifier was made with a module of your own.
 
+    A backbone by name is looked for on disk, where it was; net="hf:NAME_OR_FOLDER" says where else.
     The file is checked and never executed. Learning goes on to the same bits as without the break.
     """
     content = modelfile.read(Path(path))
@@ -262,7 +286,8 @@ def load(path: str | Path, net: nn.Module | None = None) -> Classifier:
         learned = modelfile.restore(content, net)
     except OcilError as error:
         raise OcilError(f"{path} cannot be used: {error}") from error
-    params: dict[str, Any] = params_of(learned) | ({"net": net} if net else {})
+    own = learned.backbone.name if learned.backbone else net
+    params: dict[str, Any] = params_of(learned) | ({} if own is None else {"net": own})
     model = Classifier(**params)
     model._learned = learned
     return model

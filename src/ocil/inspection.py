@@ -13,7 +13,7 @@ import torch
 
 from ocil.errors import refusing
 from ocil.mixture.diagnostics import at_floor, spread
-from ocil.modelfile import ModelFile
+from ocil.modelfile import CARRIED, ModelFile
 from ocil.text import html, plain
 
 PICTURES = 8  # of the memory, for each class
@@ -78,10 +78,30 @@ def describe(content: ModelFile) -> Facts:
         "classes": str(len(labels)),
         "samples learned": str(sum(map(int, note["counts"]))),
         "memory": f"{len(y)} of {size}" if note["memory"] else "left out of the file",
+        "backbone": _backbone(content),
+        "tensors": size_of(sum(t.nbytes for t in tensors.values())),
         "pending": str(len(note["scalars"].get("pending", []))),
         "made by": f"ocil {plain(note['ocil'], 20)}, format {plain(note['version'], 20)}",
     }
-    return Facts(about, tuple(rows), max(0, len(labels) - CLASSES))
+    return Facts(
+        {key: value for key, value in about.items() if value},
+        tuple(rows),
+        max(0, len(labels) - CLASSES),
+    )
+
+
+def _backbone(content: ModelFile) -> str:
+    """Name, size and place of the backbone; empty without one."""
+    if not (said := content.note.get("backbone")):
+        return ""
+    carried = any(name.startswith(CARRIED) for name in content.tensors)
+    where = "carried by this file" if carried else "not in this file"
+    hashed = plain(said["sha256"], 12)
+    return f"{plain(said['name'], 120)}, {size_of(int(said['bytes']))}, sha256 {hashed}, {where}"
+
+
+def size_of(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
 
 
 def _pictures(x: torch.Tensor | None, y: torch.Tensor, label: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from ocil import nets, samples
+from ocil import backbones, nets, samples
 from ocil.errors import OcilError, refusing
 from ocil.labels import Label
 from ocil.learners import registry
@@ -41,6 +41,7 @@ from ocil.version import __version__
 
 VERSION = 1
 KEY = "ocil.model"
+CARRIED = "backbone."  # and the name of a file of it
 MAX_HEADER = 32 << 20  # bytes
 MAX_ITEM = 1 << 26  # numbers in one item
 
@@ -66,6 +67,8 @@ class Learned:
     """By data: where `ocil learn` is in them."""
     arrivals: list[float] = field(default_factory=list)
     """Novelty of samples of known classes as they came, before they were learned; the latest."""
+    backbone: backbones.Backbone | None = None
+    """What made vectors of the items given, if anything did."""
 
     @property
     def classes(self) -> list[Label]:
@@ -159,7 +162,7 @@ def _parse(stream: BinaryIO, where: str) -> ModelFile:
 # -------------------------------------------------------------------- what is in the note
 
 
-def content_of(learned: Learned, memory: bool) -> ModelFile:
+def content_of(learned: Learned, memory: bool, backbone: bool | None = None) -> ModelFile:
     """Note and tensors of a classifier, with or without samples of the stream."""
     session, (tensors, scalars) = learned.session, learned.state(samples=memory)
     net = session.learner.model.net
@@ -181,17 +184,24 @@ def content_of(learned: Learned, memory: bool) -> ModelFile:
         note["arrivals"] = learned.arrivals
     if memory and learned.unfinished:
         note["unfinished"] = learned.unfinished
+    if front := learned.backbone:
+        note["backbone"] = front.note()
+        if backbone or (backbone is None and front.carried):
+            tensors |= {CARRIED + name: value for name, value in front.files().items()}
     return ModelFile(note, tensors)
 
 
 @refusing("its content does not fit together", "copy it again")
-def restore(content: ModelFile, net: nn.Module | None) -> Learned:
+def restore(content: ModelFile, net: nn.Module | str | None) -> Learned:
     """What the classifier in a file has learned; `net` where it was made with a module."""
     note, tensors = content
     kind = registry.get(note["method"])
     values = registry.upgraded(kind.method, note["settings"])
     settings = registry.make_settings(kind.method, values, "the model file")
     form, scalars = _form(note), note["scalars"]
+    carried = strip_prefix(tensors, CARRIED)
+    front = backbones.restored(note.get("backbone"), carried, settings.device, net)
+    net = None if isinstance(net, str) else net
     if (settings.net == "module") != (net is not None):
         given = "but one is given; leave it out" if net else "give it with net=module"
         needs = "a module of its own" if settings.net == "module" else "no module of yours"
@@ -205,7 +215,7 @@ def restore(content: ModelFile, net: nn.Module | None) -> Learned:
     known = samples.labels(scalars["labels"], len(scalars["labels"]), [])
     with offering(module):
         session = Session(kind, settings, form.shape)
-    state = {k: v for k, v in tensors.items() if not k.startswith("pending.")}
+    state = {k: v for k, v in tensors.items() if not k.startswith(("pending.", CARRIED))}
     session.take_up(State(state, {k: v for k, v in scalars.items() if k != "pending"}))
     held = session.learner.memory.columns.get("x")
     if held is not None and Form.of(held) != form:
@@ -223,7 +233,7 @@ def restore(content: ModelFile, net: nn.Module | None) -> Learned:
     counted = Counter(dict(zip(known, counts, strict=True)))
     arrivals = [float(value) for value in note.get("arrivals", [])]
     return Learned(
-        session, form, note["channels"], names, pending, counted, _unfinished(note), arrivals
+        session, form, note["channels"], names, pending, counted, _unfinished(note), arrivals, front
     )
 
 

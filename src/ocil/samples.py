@@ -18,6 +18,7 @@ from ocil.labels import Label
 
 log = logging.getLogger("ocil")
 MAX_VALUE = 1e6  # of a feature: squares and products of more overflow or lose digits in float32
+MAX_WEIGHT = 1000  # of a sample
 MAX_LABEL = 1000  # characters of a label
 CHANNELS = (1, 3, 4)  # numbers of colours that are recognised without being told
 Channels = Literal["auto", "first", "last"]
@@ -160,6 +161,34 @@ def labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
         words = " and ".join(sorted(kinds))
         raise BadInput(f"y mixes labels of several kinds ({words}); give one kind in all calls.")
     return plain
+
+
+def repeated(sample_weight: Any, count: int) -> np.ndarray | None:
+    """Places (m,) of samples, each as often as its weight says; None where all count once.
+
+    >>> repeated([1, 0, 2], 3).tolist()
+    [0, 2, 2]
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadInput("sample_weight holds no numbers; give one for each sample.") from error
+    if weights.ndim == 0:
+        weights = np.full(count, weights)
+    if weights.shape != (count,):
+        raise BadInput(
+            f"sample_weight.shape == {weights.shape}, expected ({count},): one weight a sample."
+        )
+    if not ((weights >= 0) & (weights <= MAX_WEIGHT) & (weights == np.round(weights))).all():
+        raise BadInput(
+            f"sample_weight holds other than whole numbers from 0 to {MAX_WEIGHT}; a weight says "
+            "how often a sample is learned, so scale and round them."
+        )
+    if not weights.any():
+        raise BadInput("sample_weight is zero for all samples; give at least one a weight.")
+    return np.repeat(np.arange(count), weights.astype(np.int64))
 
 
 def _column(y: np.ndarray) -> np.ndarray:

@@ -78,9 +78,10 @@ class Settings(Checked):
     init: Literal["torch", "kaiming", "xavier"] = "torch"
     """Initial weights of the net: torch's own, Kaiming's by fan-out (convolutions), Xavier's
     (linear layers)."""
-    inputs: Literal["unit", "standardized"] = "unit"
-    """Images as the net sees them: from 0 to 1, or less the mean and by the deviation of the data
-    set's training images, channel by channel."""
+    inputs: Literal["unit", "standardized", "scaled"] = "unit"
+    """Items as the net sees them: images from 0 to 1 and vectors as they are; images less the mean
+    and by the deviation of the data set's training images, channel by channel; or scaled, by those
+    of the first 300 samples of the stream."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Numbers of the convolutions; bfloat16 is faster where the processor has it."""
     augment: str = "none"

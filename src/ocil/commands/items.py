@@ -22,7 +22,9 @@ ARRAYS = (".npy", ".npz")
 
 
 def picture_shape(model: Classifier) -> Any:
-    """(C, H, W) for a model of uint8 pictures, else None."""
+    """(C, H, W) for a model of uint8 pictures or with a backbone of pictures, else None."""
+    if front := model._front():
+        return front.encoder.shape
     form = model._learned.form if model._learned else None
     return form.shape if form and len(form.shape) == 3 and form.dtype == "uint8" else None
 

@@ -51,7 +51,7 @@ class LearnOptions:
     memory: int | None = None
     """For a new model: images that its replay memory holds; 500 unless given."""
     net: str | None = None
-    """For a new model: auto, mlp, resnet18, resnet18-global or identity."""
+    """For a new model: auto, mlp, resnet18, resnet18-global, identity, or hf:FOLDER, a backbone."""
     seed: int | None = None
     """For a new model: decides all draws; 0 unless given."""
     updates: int | None = None
@@ -201,7 +201,8 @@ def open_model(options: LearnOptions, given: dict[str, Any]) -> tuple[Classifier
         return model, None, picture_shape(model)
     if options.encoder_of is None:
         settings = {k: v for k, v in given.items() if k != "resize"}
-        return Classifier(**settings), options.resize, None
+        model = Classifier(**settings)
+        return model, options.resize, picture_shape(model)
     if odd := [f"--{name}" for name in OF_ENCODER if name in given]:
         raise OcilError(f"--encoder-of gives the new model {odd[0]} as well; leave it out.")
     source = load(options.encoder_of)

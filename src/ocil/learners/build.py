@@ -8,6 +8,7 @@ import torch
 from ocil import nets
 from ocil.data.sources import standard
 from ocil.errors import OcilError
+from ocil.learners.scaling import Scale, Scaled
 from ocil.settings import Settings
 
 FULL = 1000  # samples a class from which on a batch gets one update, with effort auto or high
@@ -27,6 +28,20 @@ def network(
         standard=standard(settings.data, shape) if settings.inputs == "standardized" else None,
         options=options,
     )
+
+
+def scale(settings: Settings, net: Any, shape: Sequence[int]) -> Scale | None:
+    """Shift and scale in front of a network, where the settings ask for them."""
+    if settings.inputs != "scaled":
+        return None
+    if settings.net == "module":
+        raise OcilError(
+            "The network is a module of your own, which gets items as they are; leave --inputs at "
+            "unit, and let the module scale them."
+        )
+    found = Scale(shape, torch.device(settings.device))
+    net.standard = Scaled(found)
+    return found
 
 
 def check_memory(method: str, needed: bool, images: int | None) -> None:

@@ -32,6 +32,9 @@ from ocil.stream import Batch
 class FixedSettings(Settings):
     anchor: Literal["none"] = "none"
     """There is no other space: the method itself is what an anchor is."""
+    inputs: Literal["unit", "standardized"] = "unit"
+    """Images as the net sees them: from 0 to 1, or by mean and deviation of the data set's training
+    images; patches and random scale by the first samples anyway."""
     memory: int | None = None
     """Images kept beside the statistics, none by default."""
     lr: float = setting(5e-4, above=0, costs=False)

@@ -49,6 +49,7 @@ _SHARED = {
     "parts",
     "pool",
     "replay",
+    "scaling",
     "taking_back",
     "upgrades",
 }
@@ -121,6 +122,11 @@ def upgraded(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def make_settings(method: str, values: Mapping[str, Any], where: str = "the settings") -> Settings:
     """The settings a learner takes, from plain values; ranges are checked."""
     return from_mapping(get(method).settings_type, values, where)
+
+
+def trains(method: str) -> bool:
+    """Whether a method trains its network; the others have a fixed encoder."""
+    return info(method).fields["net"].default != "patches"
 
 
 def measured_costs(net: str) -> dict[str, dict[str, float]]:

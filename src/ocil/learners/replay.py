@@ -51,6 +51,8 @@ class ReplayLearner(Learner[S]):
                 f"The network {settings.net} is fixed, and {self.method} trains its network; "
                 "choose another, such as --net resnet18, or another method, such as slda."
             )
+        self.scale = build.scale(settings, net, self.shape)
+        self.parts |= {"scale": self.scale} if self.scale else {}
         self.model = self.build_model(net).to(self.device)
         self.optimizer = self.build_optimizer()
         self.average = WeightAverage(self.model, settings.ema) if settings.ema else None
@@ -97,7 +99,9 @@ class ReplayLearner(Learner[S]):
         return build.updates(self.settings, self.classes, self.memory.seen)
 
     def arrive(self, batch: Batch) -> Batch | None:
-        """The anchor takes every sample once, before the method has learned it; then the jury."""
+        """Scale and anchor take every sample once, before the method learns it; then the jury."""
+        if self.scale and not batch.epoch:
+            self.scale.watch(batch.x)
         if self.anchor and not batch.epoch:
             x, y = batch.x.to(self.device), batch.y.to(self.device)
             asks = self.updates and not self.jury.weights  # a jury knows more

@@ -72,12 +72,12 @@ class RandomFeatures(nn.Module):
             self.gain.fill_(rows.shape[1] ** 0.5)
         else:
             self.mean.copy_(rows.mean(0))
-            self.gain.copy_(_inverse_deviation(rows))
+            self.gain.copy_(inverse_deviation(rows.var(0, correction=0)))
         self.shift.zero_()
         self.scale.fill_(1.0)
         found = self.forward(x).double()
         self.shift.copy_(found.mean(0))
-        self.scale.copy_(_inverse_deviation(found))
+        self.scale.copy_(inverse_deviation(found.var(0, correction=0)))
         self.fitted.fill_(len(x))
 
     def forward_stages(self, x: Tensor) -> list[Tensor]:
@@ -92,7 +92,6 @@ class RandomFeatures(nn.Module):
         return (found - self.shift).mul_(self.scale)
 
 
-def _inverse_deviation(rows: Tensor) -> Tensor:
-    """1 over the deviation of each column of rows (n, d); 1 where all are the same."""
-    variance = rows.var(0, correction=0)
+def inverse_deviation(variance: Tensor) -> Tensor:
+    """1 over the deviation of each column (d,); 1 where all values are the same."""
     return torch.where(variance > 1e-12, variance + 0.01 * variance.median(), 1.0).rsqrt()
