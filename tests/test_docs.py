@@ -21,7 +21,7 @@ from ocil import checks, learners
 from ocil.commands.figure import Kind
 from ocil.learners import registry
 from ocil.run.folder import RunFolder
-from ocil.study.grid import shipped
+from ocil.study.grid import OWN_STREAMS, shipped
 from ocil.study.jobs import Job
 
 ROOT = Path(package.__file__).parents[2]
@@ -244,7 +244,8 @@ def unknown_names(words: str) -> list[str]:
             known = (name[0] or name[1]).replace("-", "_")
             found += [] if known in settings else [code]
         asked = re.match(r"`ocil (study|figure) (\S+?)[ `]", code)
-        if asked and asked[2] not in (shipped() if asked[1] == "study" else get_args(Kind)):
+        known = (*shipped(), OWN_STREAMS) if asked and asked[1] == "study" else get_args(Kind)
+        if asked and asked[2] not in known:
             found.append(code)
     return found
 
