@@ -69,11 +69,16 @@ class Report:
     """Write every picture to OUT/figures as PDF and PNG too (about half a second each)."""
 
     def __call__(self) -> None:
+        from ocil.report.compare import findings
+        from ocil.report.groups import by_place, group
         from ocil.report.page import write_page
 
         if not self.folders:
             raise OcilError("Name the folder that holds the records: `ocil report runs`.")
-        say(f"Page: {write_page(read_runs(self.folders), self.out, self.figures)}")
+        runs = read_runs(self.folders)
+        page = write_page(runs, self.out, self.figures)
+        say(*findings(runs, by_place(group(run for run in runs if run.split == "test"))))
+        say(f"Page: {page}")
 
 
 @dataclass(frozen=True)

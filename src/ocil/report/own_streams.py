@@ -205,9 +205,11 @@ def page(root: Path, records: Sequence[Record]) -> str:
 
 def section(records: Sequence[Record]) -> str:
     """What RESULTS.md of all studies says of this one."""
-    parts = [overview(found) for order in ORDERS if (found := Trials(records, "test", order)).by]
-    link = f"Numbers of every stream: [{FOLDER}]({FOLDER}/{NAME}).\n"
-    return "\n".join(["## Your own stream\n", *parts, link])
+    said = [s for order in ORDERS for s in Trials(records, "test", order).findings()]
+    link = f"Numbers of every stream: [{FOLDER}]({FOLDER}/{NAME})."
+    return "\n".join(
+        ["## Your own stream\n", *(f"- {sentence}" for sentence in said), f"\n{link}\n"]
+    )
 
 
 def overview(found: Trials) -> str:
