@@ -87,10 +87,11 @@ def test_the_readme_has_the_table_where_it_has_markers(tmp_path: Path) -> None:
     root, readme = tmp_path / "results", tmp_path / "README.md"
     write(root, records())
     assert len(read(root)) == 12
-    readme.write_text("# Name\n\n<!-- own-streams -->\nold\n<!-- /own-streams -->\n\nend\n")
+    readme.write_text("# Name\n\n<!-- own-streams -->\nstale\n<!-- /own-streams -->\n\nend\n")
     found = pages(root)
-    assert "old" not in found[readme.resolve()]
+    assert "stale" not in found[readme.resolve()]
     assert "| wine | seen before | 129 | 64 | 91.0 | **94.0** | 97.0 |" in found[readme.resolve()]
+    assert "up to 3 seeds" in found[readme.resolve()]
     assert found[readme.resolve()].endswith("<!-- /own-streams -->\n\nend\n")
     assert "own-streams/RESULTS.md" in found[root / "RESULTS.md"]
     readme.write_text("no place for it")

@@ -111,11 +111,10 @@ def _readme(
     if not path.is_file():
         return {}
     page = path.read_text(encoding="utf-8")
-    found = own_streams.Trials(trials, "test", "classes")
-    if found.by:
-        page = results.between_markers(page, own_streams.FOLDER, own_streams.overview(found))
-    if paper:
-        page = results.between_markers(page, "paper", to_markdown(beside(paper.rows)))
+    parts = {own_streams.FOLDER: own_streams.for_readme(root.resolve().name, trials)}
+    parts["paper"] = to_markdown(beside(paper.rows)) if paper else ""
+    for name, content in parts.items():
+        page = results.between_markers(page, name, content) if content else page
     return {path: page}
 
 
