@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: setup
 	@rm -rf runs/first
-	$(BIN)/ocil run otc --data digits --out runs/first
+	$(BIN)/ocil study first --workers 2 --out runs
 	$(BIN)/ocil report runs/first --out report
 
 test: setup

@@ -419,7 +419,7 @@ def test_a_column_of_labels_is_taken_with_scikit_learns_warning() -> None:
     assert len(caught) == 1
 
 
-@pytest.mark.parametrize("given", [{"method": "otc"}, {"method": "knn"},
+@pytest.mark.parametrize("given", [{"method": "otc"}, {"method": "knn"}, {"method": "logistic"},
                                    {"method": "otc", "net": "identity"}])  # fmt: skip
 def test_answers_do_not_depend_on_what_else_is_asked(given: dict[str, Any]) -> None:
     x = np.random.default_rng(0).normal(size=(130, 20)).astype(np.float32)

@@ -59,7 +59,7 @@ WITHOUT: dict[str, str] = {
     "co2l.teacher_mode": "tells batch norm apart, which the MLP has not (test_co2l.py)",
 }
 # Methods that train nothing: what steers training has no effect on them.
-FIXED = ("fecam", "knn", "ncm", "ranpac", "slda")
+FIXED = ("fecam", "knn", "logistic", "ncm", "ranpac", "slda")
 TRAINING = set(SHARED) - {"memory", "width"}
 WITHOUT |= {f"{m}.{name}": "nothing is trained" for m in FIXED for name in TRAINING}
 WITHOUT |= {f"{m}.memory": "a memory is refused (test_fixed.py)" for m in ("fecam", "ncm")}

@@ -10,20 +10,24 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from ocil import Classifier, checks, load
 from ocil.errors import OcilError
 from ocil.learners import registry
 from ocil.learners.fecam import ClassScatters, normalised
+from ocil.learners.logistic import EvenMemory, fit
 from ocil.learners.ranpac import RidgeMoments
 from ocil.moments.shrinkage import GRID
 from ocil.nets.foreign import offering
 from ocil.run.reading import read_record
 from ocil.session import Session
 
-METHODS = ("fecam", "knn", "ncm", "ranpac", "slda")
+METHODS = ("fecam", "knn", "logistic", "ncm", "ranpac", "slda")
 
 
 def frozen() -> nn.Module:
@@ -34,7 +38,7 @@ def frozen() -> nn.Module:
 
 def session(method: str, net: str = "patches", **changes: Any) -> Session:
     kind = registry.get(method)
-    memory = {"memory": 20} if method == "knn" else {}
+    memory = {"memory": 20} if method in ("knn", "logistic") else {}
     width = {"patches": 6, "random": 30}.get(net, 0)
     settings = kind.settings_type(**({"net": net, "width": width} | memory | changes))
     return Session(kind, settings, checks.SHAPE)
@@ -81,8 +85,9 @@ def test_every_check_on_every_encoder(
 @pytest.mark.parametrize("net", ["patches", "random"])
 @pytest.mark.parametrize(
     ("method", "memory"),
-    [("fecam", None), ("ncm", None), ("ranpac", None), ("slda", None), ("slda", 30), ("knn", 30)],
-)
+    [("fecam", None), ("ncm", None), ("ranpac", None), ("slda", None), ("slda", 30), ("knn", 30),
+     ("logistic", 30)],
+)  # fmt: skip
 def test_equal_bits_in_any_chunking(method: str, memory: int | None, net: str) -> None:
     for n in (10, 45, 640):
         one = fed(session(method, net, memory=memory), n, 10)
@@ -235,6 +240,40 @@ def test_neighbours_are_those_of_scikit_learn() -> None:
     found = made.learner.scores(new).double()
     wanted = oracle.predict_proba(new.flatten(1).numpy() / 255)
     np.testing.assert_allclose((found / found.sum(1, keepdim=True)).numpy(), wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_regression_is_that_of_scikit_learn_on_scaled_columns(classes: int) -> None:
+    z, y = noise(80, 5, classes)
+    z = z * torch.tensor([1.0, 10.0, 0.1, 1.0, 0.0]) + 7  # the last says nothing
+    found = fit(z, y, classes + 1, columns=True)  # there is no sample of the last class
+    said = (z.double() - found["mean"]) / found["scale"] @ found["weight"].T + found["bias"]
+    oracle = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=1000))
+    wanted = oracle.fit(z.double().numpy(), y.numpy()).predict_proba(z.double().numpy())
+    np.testing.assert_allclose(said.softmax(1)[:, :classes].numpy(), wanted, atol=1e-6)
+    assert not said.softmax(1)[:, classes].any()
+
+
+def test_logistic_regression_of_one_class_and_of_images() -> None:
+    alone = fit(torch.rand(4, 3), torch.zeros(4, dtype=torch.int64), 1, columns=True)
+    assert alone["bias"].tolist() == [0.0]
+    assert not alone["weight"].any()
+    z, y = noise(30, 4)
+    assert len(fit(z, y, 3, columns=False)["scale"].unique()) == 1
+
+
+def test_an_even_memory_shares_out_what_the_stream_has() -> None:
+    stream = [0] * 300 + [1] * 40 + [2] * 3
+    draw, y = torch.Generator().manual_seed(0), torch.tensor(stream)
+    held, kept = EvenMemory(30), torch.zeros(300)
+    held.reservoir(torch.arange(len(y))[:, None], y, draw)
+    assert sorted(len(own) for own in held.members) == [3, 13, 14]
+    for _ in range(300):
+        memory = EvenMemory(30)
+        memory.reservoir(torch.arange(300)[:, None], y[:300], draw)
+        kept[memory.columns["x"][:, 0]] += 1
+    early, late = float(kept[:150].mean()), float(kept[150:].mean())
+    assert early == pytest.approx(late, rel=0.05)  # whatever the place in the stream
 
 
 def test_ridge_and_its_left_out_errors() -> None:

@@ -168,6 +168,21 @@ def test_the_leader_is_named_with_its_lead_and_how_sure_it_is(make_record: Make)
     assert compare.finding(group(map(Run, records[:3]))) == ""  # nobody to compare with
 
 
+def test_what_is_forgotten_and_what_all_classes_at_once_reach_is_told(make_record: Make) -> None:
+    records = [make_record("er", seed=s, shift=-4) for s in (0, 1)]
+    records += [make_record("otc", seed=s) for s in (0, 1)]
+    groups = group(map(Run, records))
+    [block] = compare.alike(groups).values()
+    lost = groups[0].summary("forgetting")
+    assert lost is not None
+    said = compare.further(groups, block)
+    assert said == f"Forgotten, in percent points: otc {lost.mean:.2f}, er {lost.mean:.2f}."
+    elsewhere = make_record("logistic", shift=4, memory=9000, settings={"order": "joint"})
+    more = group(map(Run, [*records, elsewhere]))
+    assert compare.further(more, block).endswith("Learning all classes at once: logistic 89.00 %.")
+    assert compare.not_run(more, block) == ""
+
+
 def test_a_lucky_single_run_does_not_speak_for_its_method(make_record: Make) -> None:
     records = [make_record("er", seed=s) for s in (0, 1, 2)] + [make_record("otc", shift=5)]
     records.append(make_record("er", shift=9, settings={"lr": 0.1}))

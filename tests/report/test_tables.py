@@ -45,15 +45,15 @@ def test_overview_for_people(make_record: Make) -> None:
         tables.overview(map(Run, [make_record(), make_record("joint", joint=True)]))
     )
     assert table.columns == (
-        "method", "memory", "read-out", "accuracy", "forgetting", "anytime", "runs", "seconds",
+        "method", "memory", "read-out", "accuracy", "forgetting", "runs", "seconds",
     )  # fmt: skip
-    assert table.rows[0] == ["er", "500", "head", "80.00", "15.00", "85.00", 1, "1.5"]
+    assert table.rows[0] == ["er", "500", "head", "80.00", "15.00", 1, "1.5"]
     assert table.rows[3][4] == "–"
     both = tables.overview_table(
         tables.overview(map(Run, [make_record(), make_record(split="validation")])), full=True
     )
     assert [row[1] for row in both.rows[::2]] == ["mnist", "mnist (validation)"]
-    assert "worst case" in both.columns
+    assert {"anytime", "worst case"} < {*both.columns}
 
 
 def test_overview_for_programs_keeps_numbers(make_record: Make) -> None:

@@ -16,6 +16,7 @@ from ocil.run.reading import RECORD_NAME, read_record
 
 if TYPE_CHECKING:
     from ocil.report.render import Blocks
+    from ocil.report.tables import Row
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,20 @@ def overviews(runs: Sequence[Run]) -> Iterator[Blocks]:
 
     for key in sorted({(run.data, run.split) for run in runs}):
         own = [run for run in runs if (run.data, run.split) == key]
-        rows = [row for row in overview(own) if row.reported]
+        rows = [row._replace(label=_given(row)) for row in overview(own) if row.reported]
         yield to_rich(overview_table(rows), title=f"{key[0]}, {key[1]} images")
+
+
+def _given(row: Row) -> str:
+    """Of the settings that tell rows apart those that a command gives: defaults go with a name."""
+    words = row.group.first.record["command"].split()
+    parts = [part for part in row.label.split(", ") if part]
+    flags = [f"--{part.partition('=')[0].replace('_', '-')}" for part in parts]
+    return ", ".join(
+        part
+        for part, flag in zip(parts, flags, strict=True)
+        if part.startswith("preset ") or {flag, flag.replace("--", "--no-", 1)} & {*words}
+    )
 
 
 @dataclass(frozen=True)
@@ -69,11 +82,16 @@ class Report:
     """Write every picture to OUT/figures as PDF and PNG too (about half a second each)."""
 
     def __call__(self) -> None:
+        from ocil.report.compare import findings
+        from ocil.report.groups import by_place, group
         from ocil.report.page import write_page
 
         if not self.folders:
             raise OcilError("Name the folder that holds the records: `ocil report runs`.")
-        say(f"Page: {write_page(read_runs(self.folders), self.out, self.figures)}")
+        runs = read_runs(self.folders)
+        page = write_page(runs, self.out, self.figures)
+        say(*findings(runs, by_place(group(run for run in runs if run.split == "test"))))
+        say(f"Page: {page}")
 
 
 @dataclass(frozen=True)

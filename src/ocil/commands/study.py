@@ -29,7 +29,7 @@ from ocil.run.reading import RECORD_NAME, find_records
 from ocil.settings import to_mapping, with_role
 from ocil.study import grid
 from ocil.study.estimate import project
-from ocil.study.grid import job_of_record, read_study
+from ocil.study.grid import OWN_STREAMS, job_of_record, read_change, read_study
 from ocil.study.jobs import Job, Runner, run_jobs
 from ocil.study.places import at_a_time, check_place, open_runner
 
@@ -63,6 +63,9 @@ class Study:
 
     def __call__(self) -> None:
         """Count and estimate first, then run what is not finished."""
+        if str(self.file) == OWN_STREAMS:
+            self._own_streams()
+            return
         check_place(self.on, self.workers, self.per_gpu)
         plan = read_study(self.file, self.preset, self.set)
         found = find_records(self.out) if self.out.is_dir() else []
@@ -89,6 +92,21 @@ class Study:
         if failed:
             first = failed[0].message
             raise OcilError(f"{len(failed)} of {len(jobs)} jobs failed; the first: {first}")
+
+    def _own_streams(self) -> None:
+        """The study whose jobs are no runs; data, order, method, seed and validate may be set."""
+        from ocil.own_streams.trial import left, plan, run
+
+        if (self.preset, self.workers or 1, self.on) != (None, 1, "local"):
+            raise OcilError(
+                f"Study {OWN_STREAMS} is run here, one trial at a time; leave out --preset, "
+                "--workers and --on, and start a process for each --set data=STREAM."
+            )
+        trials, folder = plan(dict(map(read_change, self.set))), self.out / OWN_STREAMS
+        waiting = left(trials, folder)
+        say(f"Study {OWN_STREAMS}: {len(trials)} trials, {len(trials) - len(waiting)} finished.")
+        for record in run([] if self.dry_run else waiting, folder, self.data_dir):
+            say(f"{record['accuracy']:6.2f} %  {record['seconds']:7.1f} s  {record['command']}")
 
     def _run(self, jobs: list[Job], folder: Path) -> None:
         where = (self.on, self.workers, self.data_dir, folder, self.per_gpu, self.slurm)

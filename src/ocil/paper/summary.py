@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ocil.errors import OcilError
 from ocil.paper.benches import read_benches
 from ocil.paper.cells import METHODS, Row, runs_methods
 from ocil.paper.claimtable import INTRODUCTION, Found, comparisons, found_for, overall, overview
 from ocil.paper.notes import Note, check_used, read_notes
-from ocil.paper.tables import paper_rows, paper_tables
+from ocil.paper.tables import beside, paper_rows, paper_tables
 from ocil.paper.times import Times
-from ocil.report import results
+from ocil.report import own_streams, results
 from ocil.report.render import to_markdown
 from ocil.report.runs import Run, read_runs
 from ocil.study.grid import shipped
@@ -37,6 +38,11 @@ class Paper:
     found: list[Found]
     times: Times
 
+    @property
+    def rows(self) -> list[Row]:
+        """Of all tables."""
+        return [row for members in self.tables.values() for row in members]
+
     def page(self) -> str:
         """The text of PAPER.md."""
         tables = paper_tables(self.tables, self.notes, self.runs, self.times.seconds)
@@ -49,7 +55,7 @@ class Paper:
         words = ("confirmed", "refuted", "mixed", "not settled", "untested")
         parts = [f"{n} {word}" for word in words if (n := counts[word.split(" ")[0]])]
         yield f"The paper's {len(self.found)} claims: {', '.join(parts)} (table below)."
-        rows = [row for members in self.tables.values() for row in members]
+        rows = self.rows
         run = [row for row in rows if row.ours("accuracy")]
         near = sum(row.difference("accuracy") is None for row in run)
         if run:
@@ -79,13 +85,37 @@ class Paper:
 
 def pages(root: Path) -> dict[Path, str]:
     """Path -> text: RESULTS.md, a page a study, and PAPER.md where a run answers to the paper."""
-    runs = read_runs([root])
+    trials = own_streams.read(root)
+    try:
+        runs = read_runs([root])
+    except OcilError:
+        if not trials:
+            raise
+        runs = []
     found = results.study_pages(root, runs)
     paper = judge(root, runs)
     said, more = ([*paper.sentences()], [paper.section()]) if paper else ([], [])
     found |= {root / NAME: paper.page()} if paper else {}
+    if trials:
+        found[root / own_streams.FOLDER / results.NAME] = own_streams.page(root, trials)
+        more = [own_streams.section(trials), *more]
     page = results.summary_page(root, runs, as_they_are, said, more)
-    return {**found, root / results.NAME: page}
+    return {**found, **_readme(root, trials, paper), root / results.NAME: page}
+
+
+def _readme(
+    root: Path, trials: Sequence[own_streams.Record], paper: Paper | None
+) -> dict[Path, str]:
+    """The tables of the README beside the folder of results, where it has markers for them."""
+    path = root.resolve().parent / "README.md"
+    if not path.is_file():
+        return {}
+    page = path.read_text(encoding="utf-8")
+    parts = {own_streams.FOLDER: own_streams.for_readme(root.resolve().name, trials)}
+    parts["paper"] = to_markdown(beside(paper.rows)) if paper else ""
+    for name, content in parts.items():
+        page = results.between_markers(page, name, content) if content else page
+    return {path: page}
 
 
 def judge(root: Path, runs: Sequence[Run]) -> Paper | None:

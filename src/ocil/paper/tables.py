@@ -84,6 +84,27 @@ def table(members: Sequence[Row], seconds: Seconds) -> Table:
     return Table(columns, body)
 
 
+def beside(members: Sequence[Row]) -> Table:
+    """For the README: our accuracy, in brackets the paper's; a column a method.
+
+    Of several configurations of a cell the one with most runs counts, of these the best.
+    """
+    shown: dict[tuple[str, int], dict[str, tuple[int, float, float]]] = {}
+    for row in members:
+        first, ours, theirs = row.cell.first, row.ours("accuracy"), row.cell.printed("accuracy")
+        if ours and theirs and not first.offline and not first.settings:
+            line = shown.setdefault((first.data, first.memory), {})
+            known = (ours.n, ours.mean, theirs.value)
+            line[first.method] = max(known, line.get(first.method, known))
+    methods = list(dict.fromkeys(method for line in shown.values() for method in line))
+    body = [
+        [*place, *(f"{line[m][1]:.1f} ({line[m][2]:.1f})" if m in line else NOTHING
+                   for m in methods)]
+        for place, line in shown.items()
+    ]  # fmt: skip
+    return Table(("data", "memory", *methods), body, ("data",))
+
+
 def _hours(seconds: float | None) -> str:
     """A projection is worth two digits."""
     if seconds is None:

@@ -18,6 +18,7 @@ from ocil.run.metrics import paired_difference
 
 MIN_RUNS = 3  # runs; with two, the factor of the interval is 12.7
 MAX_GROUPS = 16  # groups that are compared with each other
+TOLD = 4  # methods whose forgetting is told in words
 # Settings that stand beside a name: in a column, or in the stream that groups share.
 _BESIDE = ("readout", "updates", "limit_per_class", "epochs", "fingerprint", "tasks", "augment")
 KNOWN = frozenset(_BESIDE)
@@ -157,11 +158,26 @@ def main_block(blocks: Mapping[str, Sequence[Group]]) -> str:
 def not_run(groups: Sequence[Group], block: Sequence[Group]) -> str:
     """Methods run on the data set that a block lacks, and those with fewer seeds than others."""
     few = {g.method: len(g.runs) for g in one_each(block)}
+    groups = [g for g in groups if g.settings.get("order") != "joint"]  # `further` tells of these
     most = max(few.values())
     short = [f"{text.plain(m, 60)} ({n} of {most})" for m, n in sorted(few.items()) if n < most]
     absent = [text.plain(m, 60) for m in sorted({g.method for g in groups} - few.keys())]
     parts = [f"Not run there: {', '.join(absent)}."] if absent else []
     return " ".join([*parts, *([f"With fewer seeds: {', '.join(short)}."] if short else [])])
+
+
+def further(groups: Sequence[Group], block: Sequence[Group]) -> str:
+    """What the best of a ranked block forget, and what learning all classes at once reaches."""
+    rivals = [g for g in one_each(block) if g.settings.get("order") != "joint"][:TOLD]
+    lost = [(g.method, found.mean) for g in rivals if (found := g.summary("forgetting"))]
+    joint = [g for g in groups if g.settings.get("order") == "joint" and g.summary("accuracy")]
+    words = ", ".join(f"{text.plain(method, 60)} {mean:.2f}" for method, mean in lost)
+    parts = [f"Forgotten, in percent points: {words}."] if lost else []
+    if joint:
+        best = max(joint, key=_accuracy)
+        told = f"{text.plain(best.method, 60)} {_accuracy(best):.2f} %"
+        parts.append(f"Learning all classes at once: {told}.")
+    return " ".join(parts)
 
 
 def alike(groups: Sequence[Group]) -> dict[str, list[Group]]:

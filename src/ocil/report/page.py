@@ -166,6 +166,7 @@ def _section(number: int, members: list[Group]) -> dict[str, Any]:
         "data": text.plain(members[0].data),
         "tuning": members[0].split == "validation",
         "finding": said,
+        "further": compare.further(members, blocks[main]) if said else "",
         "not_run": compare.not_run(members, blocks[main]) if said else "",
         "blocks": [
             (text.plain(where), [place[id(g)] for g in compare.one_each(block)], where == main)

@@ -39,7 +39,7 @@ def study_pages(root: Path, runs: Sequence[Run]) -> dict[Path, str]:
     trials = tables.count_trials(runs)
     found = {}
     for study in sorted({run.study for run in runs} - {""}):
-        title, body = _readme(root / study / "README.md")
+        title, body = introduction(root / study / "README.md")
         own = group(run for run in runs if run.study == study)
         parts = [f"# {title or text.markdown(study, 200)}\n", *([body] if body else []), STUDY]
         found[root / study / NAME] = "\n".join([*parts, *_tables(own, trials)])
@@ -63,7 +63,7 @@ def summary_page(
     sections = [_section(members) for members in places]
     listed = []
     for study, count in sorted(Counter(run.study for run in runs if run.study).items()):
-        title = _readme(root / study / "README.md")[0] or text.markdown(study, 200)
+        title = introduction(root / study / "README.md")[0] or text.markdown(study, 200)
         listed.append(f"- [{title}]({quote(study)}/{NAME}): {count} run{'s' * (count > 1)}\n")
     parts = ["# Results\n", ABOUT, "## What was found\n", "".join(f"- {s}\n" for s in found)]
     parts += [*sections, *more]
@@ -114,7 +114,19 @@ def _title(g: Group, size: int | None) -> str:
     return tuning + title if g.split == "validation" else title
 
 
-def _readme(path: Path) -> tuple[str, str]:
+def between_markers(page: str, name: str, content: str) -> str:
+    """A page with the content between <!-- NAME --> and <!-- /NAME -->, if it has these.
+
+    >>> between_markers("a <!-- b -->old<!-- /b --> c", "b", "new")
+    'a <!-- b -->\\n\\nnew\\n<!-- /b --> c'
+    """
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = page.partition(start)
+    _, closed, after = rest.partition(end)
+    return f"{before}{start}\n\n{content}\n{end}{after}" if found and closed else page
+
+
+def introduction(path: Path) -> tuple[str, str]:
     """Title and body of a study's introduction."""
     if not path.is_file():
         return "", ""

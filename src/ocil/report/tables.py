@@ -43,7 +43,7 @@ def overview_table(rows: Sequence[Row], full: bool = False) -> Table:
     several = {
         "data": len({(row.group.data, row.group.split) for row in rows}) > 1,
         "settings": any(row.label for row in rows),
-        **dict.fromkeys(("learning", "worst case", "images/step"), full),
+        **dict.fromkeys(("learning", "anytime", "worst case", "images/step"), full),
     }
     columns: tuple[str, ...] = (
         "method", "data", "memory", "settings", "read-out", "accuracy", "forgetting", "learning",

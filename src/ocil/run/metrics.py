@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Evaluation = Mapping[str, Any]
 Matrix = NDArray[np.float64]  # (T, T)
@@ -140,6 +140,20 @@ def worst_case_accuracy(
         for i, labels in enumerate(tasks[:last])
     ]
     return _mean_or_none([*worst, _accuracy(probes[-1], tasks[last])])
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> float:
+    """ECE = sum_b (n_b / n) |acc_b - conf_b| in percent, over bins of equal width of confidence.
+
+    confidence (n,) in [0, 1] of the answers, right (n,) whether they were (Guo et al., ICML 2017).
+
+    >>> calibration_error([0.8] * 4, [1, 1, 1, 0])
+    5.0
+    """
+    conf, hits = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
+    place = np.minimum((conf * bins).astype(int), bins - 1)
+    gaps = np.bincount(place, hits - conf, bins)  # n_b (acc_b - conf_b)
+    return round(100 * float(np.abs(gaps).sum()) / len(conf), 10)
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:

@@ -35,6 +35,7 @@ from ocil.settings import Settings, checked, fields_of, job_id
 
 MAX_JOBS = 100_000
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+OWN_STREAMS = "own-streams"  # shipped as well, but no grid of runs: see `ocil.own_streams`
 NOT_NAME = re.compile(r"[^a-zA-Z0-9]+")
 
 
@@ -58,7 +59,8 @@ def read_study(name_or_path: Path, preset: str | None = None, changes: Sequence[
     path, known = name_or_path, shipped()
     if path.suffix != ".toml":
         if str(path) not in known:
-            hint = suggest(str(path), known) or f" Shipped: {', '.join(known)}."
+            names = [*known, OWN_STREAMS]
+            hint = suggest(str(path), names) or f" Shipped: {', '.join(names)}."
             raise OcilError(f"There is no study '{path}'.{hint} Or give a .toml file.")
         path = known[str(path)]
     content, keys = read_toml(path), ("name", "trials", "base", "grid")
