@@ -206,7 +206,7 @@ def ray(images: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS[:-1], help=", ".join(PARTS))
-    parser.add_argument("--images", type=int, default=320_000, help="of the job of `ray`")
+    parser.add_argument("--images", type=int, default=320_000, help="of `ray`, 9600 or more")
     parser.add_argument("--limit", type=int, default=60_000, help="images of `mnist`")
     asked = parser.parse_args()
     torch.set_num_threads(1)
