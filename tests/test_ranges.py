@@ -59,12 +59,12 @@ def test_what_is_no_change_of_units(case: str) -> None:
 
 def test_a_new_start_from_the_memory() -> None:
     x, y = table()
-    model = Classifier(**SMALL).partial_fit(x, y).partial_fit(x[:3], y[:3])
+    model = Classifier(**SMALL).partial_fit(x, y).partial_fit(x[:3], y[:3]).flush()
     memory = model._fitted().session.learner.memory
     held = len(memory)
     means = memory.columns["x"][:held].mean(0)
     model.rescale()
-    assert sum(model.counts_.values()) == held == 60 and model.pending_ == 3
+    assert sum(model.counts_.values()) == held == 60 and model.pending_ == 0
     scale = model._fitted().session.learner.scale
     assert scale is not None and scale.seen == 60
     np.testing.assert_allclose(scale.mean, means, atol=1e-5)

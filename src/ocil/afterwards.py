@@ -85,13 +85,11 @@ class Afterwards(Mergeable):
         For data that have moved out of the range of the first samples, which fixed the scale.
         Classes of which memory and jury hold nothing are forgotten; `consolidate` may follow.
         """
-        self._check_whole()
-        now, other = self._fitted(), type(self)(**self.get_params())
+        now, other = self.flush()._fitted(), type(self)(**self.get_params())
         x, labels = ranges.held_samples(now)
         fresh = replace(now, session=other._begin(now.form.shape), counts=Counter(), arrivals=[])
-        other._learned, fresh.pending = fresh, None
+        other._learned = fresh
         other._learn(fresh, x, labels, whole=len(labels))
-        fresh.pending = now.pending
         self._learned, self._way_back, self._told = fresh, WayBack(), False
         return self
 

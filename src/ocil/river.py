@@ -33,7 +33,7 @@ class Classifier(base.Classifier):
     Accuracy: 88.38%
 
     Parameters are those of `ocil.Classifier`. Samples are learned in batches of `batch` (10), and
-    at once where a label is new, so that every label learned can be an answer.
+    at once where a new label would have to wait otherwise: every label learned can be an answer.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Classifier(base.Classifier):
         columns = self.columns or sorted(x, key=str)
         model = self.model.partial_fit(_row(x, columns), [y])
         self.columns = columns
-        if not model.__sklearn_is_fitted__() or y not in model._fitted().session.labels.classes:
+        if model._learned and y not in model._learned.classes:
             model.flush()
 
     def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
