@@ -160,7 +160,10 @@ class Answers(Estimator):
             return None
         labels, counts = now.session.labels.classes, now.counts
         said = score(*found, [counts[label] for label in labels])
-        return said._replace(by_class={labels[c]: n for c, n in said.by_class.items()})
+        return said._replace(
+            by_class={labels[c]: n for c, n in said.by_class.items()},
+            confused={(labels[c], labels[d]): n for (c, d), n in said.confused.items()},
+        )
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, classes), columns in the order of `classes_`.

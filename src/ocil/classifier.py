@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from ocil.run.process import check_call
 from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
+
+PIXELS = 32 * 32  # of an image; larger ones get fewer gradient steps
 
 
 class Classifier(Afterwards):
@@ -139,6 +142,8 @@ class Classifier(Afterwards):
             if self._restart:
                 now.session, self._restart = self._begin(now.form.shape), False
             self._learn(now, *now.pending, whole=self.pending_)
+        if now and now.session.labels.classes:
+            now.session.learner.settle()
         return self
 
     def _learn(self, now: Learned, x: torch.Tensor, labels: list[Label], whole: int) -> None:
@@ -224,7 +229,10 @@ class Classifier(Afterwards):
         own = self.net == "auto" or backbones.named(self.net)
         if effort == "auto" and self.method == "otc" and own and not wanted:
             effort = "auto" if len(shape) == 3 else "low"
-        return {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
+        found = {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
+        if effort in ("auto", "high") and math.prod(shape[1:]) > PIXELS:
+            found["max_updates"] = 1  # a step takes longer, and the fixed features know most
+        return found
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,8 +136,9 @@ def _png(x: torch.Tensor) -> str:
     return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
 
 
-def page(facts: Facts) -> str:
-    """One HTML page without scripts or addresses of others."""
+def page(facts: Facts, judged: Sequence[str] = ()) -> str:
+    """One HTML page without scripts or addresses of others; `judged`: sentences to lead with."""
+    said = "<br>".join(html(line) for line in judged)
     about = "".join(f"<tr><th>{html(k)}<td>{html(v)}" for k, v in facts.about.items())
     mixed = any(row.components is not None for row in facts.rows)
     more = "<th>components<th>spread / &sigma;<th>at floor" if mixed else ""
@@ -145,7 +146,8 @@ def page(facts: Facts) -> str:
     left = f"<p>and {facts.more} more classes</p>" if facts.more else ""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>ocil model</title>'
-        f"<style>{_STYLE}</style><h1>What the model has learned</h1><table>{about}</table>"
+        f"<style>{_STYLE}</style><h1>What the model has learned</h1><p>{said}</p>"
+        f"<table>{about}</table>"
         f"<p>The pictures are training images from the memory: share this page like the data.</p>"
         f"<table><tr><th>class<th>learned<th>in memory{more}<th>memory</tr>{body}</table>{left}"
         "</html>"

@@ -242,6 +242,7 @@ def _unfinished(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
     found = note.get("unfinished", {})
     for place in found.values():
         numbers = [place[key] for key in ("known", "learned", "samples")]
+        numbers += [place["consolidate"]] if "consolidate" in place else []
         sound = isinstance(place["name"], str) and isinstance(place["given"], dict)
         if not sound or not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
             raise ValueError("its place in the data is none")

@@ -17,6 +17,7 @@ import numpy as np
 
 from ocil.classifier import Classifier, load
 from ocil.commands.items import picture_shape
+from ocil.commands.judgement import judgement, progress, steps_within
 from ocil.commands.parsing import Positional, parse, say
 from ocil.data.dataset import fingerprint
 from ocil.data.own import Part, read_own
@@ -67,6 +68,9 @@ class LearnOptions:
     exact sums, in blocks and in any order."""
     workers: int | None = None
     """Cores of a Ray cluster on this machine; all unless given."""
+    consolidate: float = 30.0
+    """Seconds, at most, in which the net is trained on the memory alone at the end, until the
+    samples it never trained on stop improving; 0: not at all."""
     bad_images: Literal["fail", "skip"] = "fail"
     """What a picture that cannot be decoded does."""
     wait: float = WAIT
@@ -76,8 +80,9 @@ class LearnOptions:
 def learn(words: list[str]) -> None:
     """Continue a model, or start one; the file is written whole or not at all."""
     options = parse(LearnOptions, words, "ocil learn")
-    if not 0 <= options.wait < 1e9:
-        raise OcilError(f"--wait is {options.wait:g}; give 0 seconds or more.")
+    for name in ("wait", "consolidate"):
+        if not 0 <= getattr(options, name) < 1e9:
+            raise OcilError(f"--{name} is {getattr(options, name):g}; give 0 seconds or more.")
     if not options.model.parent.is_dir():
         raise OcilError(f"There is no folder {options.model.parent} for the model; make it first.")
     if options.on.partition(":")[0] not in ("local", "ray") or options.on.startswith("local:"):
@@ -115,6 +120,7 @@ class _Lesson:
             "name": options.data.resolve().name, "samples": len(self.part.labels),
             "known": self._samples(), "learned": 0, "given": given,
         }  # fmt: skip
+        self.seconds = options.consolidate
         draw = np.random.default_rng([self.model.seed, self.place["known"]])
         self.order = draw.permutation(len(self.part.labels))
 
@@ -142,12 +148,28 @@ class _Lesson:
                     f"Go on with `{command}`.",
                 )
             self.model.flush()
+            gain = self._consolidate()
             self._save(finished=True)
             count = len(self.model.classes_)
             say(
                 f"Learned {done - before} samples: {count} classes, {count - known} of them new. "
-                f"Model: {self.file} (it contains training images)."
+                f"Model: {self.file} (it contains training images).",
+                *([gain] if gain else []),
+                *judgement(self.model),
             )
+
+    def _consolidate(self) -> str:
+        """Train on the memory; how many steps is decided once, so that a kill changes nothing."""
+        if "consolidate" not in self.place:
+            self.place["consolidate"] = steps_within(self.model, self.seconds)
+            self._save(finished=False)
+        if not self.place["consolidate"]:
+            return ""
+        gain = self.model.consolidate(updates=self.place["consolidate"])
+        return (
+            f"Trained {gain.updates} steps more on the memory alone: log-loss of samples it never "
+            f"trained on {gain.before:.3f} -> {gain.after:.3f}."
+        )
 
     def _learn_all(self, asked: list[int]) -> None:
         """Learn until all is learned or a signal asks to stop; save from time to time."""
@@ -170,6 +192,7 @@ class _Lesson:
                     return
                 if at // SAVE_EVERY < self.place["learned"] // SAVE_EVERY:
                     self._save(finished=False)
+                    bar.update(line, description=progress(self.model))
                 bar.update(line, completed=self.place["learned"])
 
     def _save(self, finished: bool) -> None:

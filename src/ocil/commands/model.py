@@ -18,7 +18,10 @@ from ocil.files import write_atomic
 from ocil.text import csv_cell, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ocil.classifier import Classifier
+    from ocil.modelfile import ModelFile
 
 Line = tuple[str, ...]  # name, label, probability, and perhaps more of these
 
@@ -88,9 +91,18 @@ def _show(lines: list[Line], as_csv: bool) -> None:
     say(table)
 
 
+def _judged(file: Path, content: ModelFile) -> Iterator[str]:
+    """What the model says of itself, if it can be made without a module of yours."""
+    if content.note["module"] is None and content.note["scalars"]["labels"]:
+        from ocil.classifier import load
+        from ocil.commands.judgement import judgement
+
+        yield from judgement(load(file))
+
+
 @dataclass(frozen=True)
 class Inspect:
-    """Classes, counts, memory pictures and the health of the mixtures of a model file."""
+    """How good a model file is, what it confuses; classes, counts, memory pictures, mixtures."""
 
     model: Positional[Path]
     """The model file."""
@@ -101,7 +113,8 @@ class Inspect:
         from ocil import modelfile
         from ocil.inspection import describe, page
 
-        facts = describe(modelfile.read(self.model))
+        content = modelfile.read(self.model)
+        facts = describe(content)
         out = self.out or self.model.with_name(f"{self.model.name}.html")
-        write_atomic(out, page(facts).encode())
-        say(*facts.lines, f"Page with the pictures of the memory: {out}")
+        write_atomic(out, page(facts, said := list(_judged(self.model, content))).encode())
+        say(*said, *facts.lines, f"Page with the pictures of the memory: {out}")

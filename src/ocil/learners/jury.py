@@ -16,6 +16,7 @@ and they tell the accuracy, crosswise: each half of them by the weights that the
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -135,6 +136,7 @@ class Score(NamedTuple):
     high: float
     asked: int  # samples
     by_class: dict[Any, tuple[int, int]]  # right answers and samples asked, by class
+    confused: dict[tuple[Any, Any], int]  # wrong answers by class and what was said, most first
 
 
 def score(answers: Tensor, y: Tensor, counts: Sequence[int]) -> Score:
@@ -154,4 +156,5 @@ def score(answers: Tensor, y: Tensor, counts: Sequence[int]) -> Score:
     z = 1.96**2 / alike
     middle, half = accuracy + z / 2, math.sqrt(z * (accuracy * (1 - accuracy) + z / 4))
     low, high = ((middle + side * half) / (1 + z) for side in (-1, 1))
-    return Score(accuracy, low, high, len(y), own)
+    wrong = Counter(zip(y[~right].tolist(), answers.argmax(1)[~right].tolist(), strict=True))
+    return Score(accuracy, low, high, len(y), own, dict(wrong.most_common()))

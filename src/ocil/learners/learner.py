@@ -92,6 +92,9 @@ class Learner(Reader, Generic[S]):
         """Learn one batch without a synchronisation of device and host."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Called when a stream pauses: choose what is chosen by evidence, if it never was."""
+
     def forget(self, label: int) -> None:
         """Take class `label` out of every part; the ids above it move down by one."""
         self.parts.forget(label)

@@ -120,6 +120,10 @@ class ReplayLearner(Learner[S]):
             self.remember(batch)
         return batch if self.updates and len(batch.y) else None
 
+    def settle(self) -> None:
+        if self.anchor:
+            self.anchor.moments.settle(*self.anchor.held(self.memory))
+
     def correct(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> None:
         if self.anchor:
             self.anchor.correct(x, y, new)

@@ -98,6 +98,9 @@ class Slda(FixedLearner[FixedSettings]):
             return super().held_features()
         return self.moments.kept.kept, self.moments.kept.kept_labels
 
+    def settle(self) -> None:
+        self.moments.settle(*self.held_features())
+
     def left_out(self) -> Tensor | None:
         """Novelty of what is held, as if it had never come."""
         z, y = self.held_features()

@@ -24,6 +24,7 @@ from ocil.moments import shrinkage
 from ocil.moments.sums import ClassSums, padded
 
 FIRST, LATER = 300, 1200  # samples at the first choice, and when choices become fewer
+LEAST = 20  # samples that choose where a stream pauses
 GROUP = 16  # classes that are solved together: equal shapes give equal bits
 
 
@@ -82,6 +83,11 @@ class ClassMoments(ClassSums):
             rho, self.choice[3] = shrinkage.choose(losses, len(usable))
             self.choice[0] = n * rho / (1 - rho)
             self.changed(None)
+
+    def settle(self, z: Tensor, y: Tensor) -> None:
+        """Choose by samples z (m, d), y (m,) if that was never done, or long ago."""
+        if len(y) >= LEAST and self.total >= 2 * int(self.choice[1]):
+            self.choose(z, y)
 
     def losses(self, z: Tensor, y: Tensor) -> Tensor:
         """Losses (R, T) of samples z (m, d), less the shift, of classes y (m,)."""
