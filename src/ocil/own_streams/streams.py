@@ -86,7 +86,7 @@ def _river(name: str, _: Path | None) -> Arrays:
     try:
         from river import datasets
     except ImportError:
-        raise OcilError(f"Stream {name} is one of river's; `pip install river`.") from None
+        raise OcilError(f"Stream {name} is one of river's; `pip install ocil[river]`.") from None
     rows = list(getattr(datasets, name)())
     return _table([list(row.values()) for row, _ in rows], [label for _, label in rows])
 
