@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from ocil import backbones, merging, modelfile, ranges, samples
+from ocil import merging, modelfile, ranges, samples
 from ocil.afterwards import Afterwards
 from ocil.answers import arrive
-from ocil.data.sources import default_net
 from ocil.errors import OcilError, brief
 from ocil.estimator import not_fitted
 from ocil.files import write_atomic, writing
 from ocil.labels import Label
 from ocil.learners import registry
-from ocil.learners.jury import FEW, SHARE
-from ocil.learners.replay import ReplayLearner
 from ocil.mergeable import params_of
 from ocil.modelfile import Learned
 from ocil.nets.foreign import Foreign, offering
@@ -30,8 +26,7 @@ from ocil.run.process import check_call
 from ocil.run.signals import interrupts_between_steps
 from ocil.samples import BadInput, Channels, Form
 from ocil.session import Session, WayBack
-
-PIXELS = 32 * 32  # of an image; larger ones get fewer gradient steps
+from ocil.suited import suited
 
 
 class Classifier(Afterwards):
@@ -199,13 +194,8 @@ class Classifier(Afterwards):
         module = copy.deepcopy(self.net) if isinstance(self.net, nn.Module) else None
         named = {name: getattr(self, name) for name in ("net", "augment", "memory", "seed")}
         named |= {} if module is None else {"net": "module"}
-        trains = registry.trains(self.method)
-        if backbones.named(self.net):
-            named["net"] = "auto" if trains else "identity"
-        fitting = {k: v for k, v in default_net(shape).items() if str(named[k]) == "auto"}
-        given = {"data": "own"} | self._of_training(shape) | named | fitting | self._given
-        if self.scale and trains and len(shape) == 1 and given["net"] == "mlp":
-            given.setdefault("inputs", "scaled")
+        fitting = suited(self.get_params(), shape)
+        given = {"data": "own"} | named | fitting | self._given
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
         settings = registry.make_settings(self.method, registry.resolve(self.method, plain)[0])
         with offering(module):
@@ -218,21 +208,6 @@ class Classifier(Afterwards):
         if self._encoder is not None:
             merging.lend(self._encoder, session.learner)
         return session
-
-    def _of_training(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Effort and jury, where a net is trained; where none is, no sample waits for others."""
-        if not issubclass(registry.get(self.method), ReplayLearner):
-            return {"batch": 1}
-        complete = "max_updates" in self._given  # the settings of another classifier
-        effort = "fixed" if "updates" in self._given and not complete else self.effort
-        wanted = {"anchor", "readout", "preset"} & self._given.keys()  # so is the net
-        own = self.net == "auto" or backbones.named(self.net)
-        if effort == "auto" and self.method == "otc" and own and not wanted:
-            effort = "auto" if len(shape) == 3 else "low"
-        found = {"effort": effort, "jury": (self.memory or 0) >= FEW * SHARE}
-        if effort in ("auto", "high") and math.prod(shape[1:]) > PIXELS:
-            found["max_updates"] = 1  # a step takes longer, and the fixed features know most
-        return found
 
     def _try_module(self, session: Session, x: torch.Tensor) -> None:
         """A module of somebody else may fail on any item: let it, before anything is learned."""

@@ -16,21 +16,14 @@ from torch import Tensor
 
 from ocil import augment, nets
 from ocil.errors import OcilError
-from ocil.learners import build, judging
+from ocil.learners import build, judging, readouts
 from ocil.learners.anchor import Anchor, Scores
 from ocil.learners.encoder import CHUNK, as_float
 from ocil.learners.jury import SHARE, Jury
 from ocil.learners.learner import Learner, S
 from ocil.learners.model import Model, WeightAverage, evaluating
 from ocil.learners.parts import OptimizerState, Teacher, Weights
-from ocil.learners.readouts import (
-    Centroids,
-    Features,
-    Readout,
-    class_means,
-    mean_centroids,
-    nearest_mean,
-)
+from ocil.learners.readouts import Centroids, Features, Readout
 from ocil.memory import Memory
 from ocil.nets.heads import grow_head
 from ocil.stream import Batch
@@ -283,8 +276,8 @@ class ReplayLearner(Learner[S]):
                 return z.new_full((len(z), self.classes), -torch.inf)
             if space not in self.cache:
                 x, y = self.memory_items()
-                self.cache[space] = class_means(self.features(x)[space], y, self.classes)
-            return nearest_mean(z, self.cache[space])
+                self.cache[space] = readouts.class_means(self.features(x)[space], y, self.classes)
+            return readouts.nearest_mean(z, self.cache[space])
 
         def novelty(features: Features) -> Tensor:
             return -scores(features).amax(1)
@@ -302,4 +295,4 @@ class ReplayLearner(Learner[S]):
         if own is not None or not len(self.memory):
             return own() if own else None
         x, y = self.memory_items()
-        return mean_centroids(self.latent_points(x), y, self.classes)
+        return readouts.mean_centroids(self.latent_points(x), y, self.classes)
