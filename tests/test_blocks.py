@@ -76,7 +76,7 @@ def state(model: Classifier) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [37, 900])
+@pytest.mark.parametrize("size", [37, pytest.param(900, marks=pytest.mark.slow)])
 def test_blocks_in_any_order_make_the_model_of_one_machine(
     data: Part, method: str, size: int
 ) -> None:

@@ -355,17 +355,18 @@ def test_ctrl_c_waits_for_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> 
 
 # ------------------------------------------------------------------ conventions
 
+METHODS = ("otc", "er", "slda")
 NOT_HELD = {
     "check_dataframe_column_names_consistency": "names must match, no warning without names",
     "check_sample_weight_equivalence_on_dense_data": "it compares orders, which matter in a stream",
 }
 
 
-@pytest.mark.parametrize("method", ["otc", "er", "slda"])
-def test_scikit_learns_own_checks(method: str) -> None:
+@pytest.mark.parametrize("given", [{"anchor_width": 50}, {}, {"width": 50}], ids=METHODS)
+def test_scikit_learns_own_checks(given: dict[str, int], request: pytest.FixtureRequest) -> None:
     from sklearn.utils.estimator_checks import check_estimator
 
-    model = ocil.Classifier(method)
+    model = ocil.Classifier(request.node.callspec.id, **given)  # pyright: ignore
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it does not inherit from BaseEstimator
         results = check_estimator(

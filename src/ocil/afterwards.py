@@ -99,6 +99,7 @@ class Afterwards(Mergeable):
         if (now := self._learned) is None:
             raise not_fitted("This Classifier is not fitted yet: there is nothing to take back.")
         correction(now)
+        now.session.learner.settle()
         self._way_back = WayBack()
         if not now.session.labels.classes:
             now.session, self._restart = self._begin(now.form.shape), True

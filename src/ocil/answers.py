@@ -28,7 +28,7 @@ MAX_SCORES = 1 << 24  # scores of all components held at a time while predicting
 PART = 120  # items scored together, at most
 TILE = 4  # items are scored in multiples of it
 FLAGGED = 0.05  # share of samples of known classes that are taken for unknown
-LOOK = 10  # batches from one look at samples as they come to the next
+LOOK = 100  # samples from one look at those that come to the next
 LATEST = 200  # samples of such looks that are kept
 FEW = 20  # samples from which that can be told
 
@@ -199,9 +199,11 @@ def in_parts(ask: Callable[[Tensor], Tensor], x: Tensor, classes: int) -> Tensor
 
 
 def arrive(now: Learned, x: Tensor, labels: Sequence[Label]) -> list[float]:
-    """`arrivals` with the novelty of a batch that is about to be learned; every tenth is asked."""
+    """`arrivals` with the novelty of a batch that is about to be learned; few are asked."""
     learner, old = now.session.learner, [i for i, own in enumerate(labels) if now.counts[own]]
-    if now.session.step % LOOK or not old or learner.readouts()[learner.readout].left_out:
+    size = now.session.settings.batch
+    due = now.session.step * size % LOOK < size
+    if not due or not old or learner.readouts()[learner.readout].left_out:
         return now.arrivals
     found = novelty(learner, x[old])
     return [*now.arrivals, *found[found.isfinite()].tolist()][-LATEST:]

@@ -154,4 +154,5 @@ def test_every_shallower_expert_of_mose_teaches(learner: Make, batches: Batches)
 def test_a_read_out_by_means_or_neighbours_says_that_it_needs_the_memory(method: str) -> None:
     readouts = checks.make(registry.get(method)).learner.readouts()
     for name, readout in readouts.items():
-        assert readout.needs_memory == name.endswith(("mean", "neighbours")), name
+        uses = name.endswith(("mean", "neighbours")) or method == "logistic"
+        assert readout.needs_memory == uses, name

@@ -130,6 +130,16 @@ def test_effort_low_trains_nothing_and_few_samples_get_more_steps() -> None:
     assert learner_of(taught(net="auto")).updates == 0  # vectors
 
 
+def test_a_class_may_sit_before_anything_of_it_is_learned() -> None:
+    y = np.arange(30).repeat(20)
+    x = (DRAW.normal(size=(600, 6)) + 3 * DRAW.normal(size=(30, 6))[y]).astype(np.float32)
+    model = ocil.Classifier("otc", memory=300, net="identity", anchor="none", batch=20)
+    for part in np.split(np.arange(600), 30):  # batches of one class each
+        model.partial_fit(x[part], y[part])
+    assert learner_of(model).jury.judged
+    assert model.score(x, y) > 0.5
+
+
 def test_any_cut_of_the_stream_gives_the_same_jury() -> None:
     parts = ocil.Classifier("otc", memory=200, net="mlp", width=8, anchor_width=30)
     whole = taught()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ocil.learners.jury import FEW
@@ -20,7 +21,9 @@ def words(learner: ReplayLearner[Any]) -> tuple[list[Tensor], list[float]]:
     held = slice(len(jury))
     features, y = learner.features(jury.columns["x"][held]), jury.columns["y"][held]
     if not anchor or readout not in ("fused", "anchor"):
-        return [learner.readouts()[readout].scores(features)], [1.0]
+        said = learner.readouts()[readout].scores(features)
+        new = learner.classes - said.shape[1]  # classes of which nothing has been learned yet
+        return [F.pad(said, (0, new), value=-torch.inf)], [1.0]
     own = anchor.tempered_without(features["anchor"], y)
     net = learner.learned_scores() if readout == "fused" and learner.trained else None
     return ([own, net(features)], [1.0, anchor.pool.weight]) if net else ([own], [1.0])

@@ -80,6 +80,8 @@ class ClassMoments(ClassSums):
         n = self.choice[1] = self.total if at is None else at
         if len(usable) and int((self.counts > 0).sum()) > 1:
             losses = self.losses((z[usable] - self.shift).double(), y[usable])
+            if not bool(losses.isfinite().all()):  # no two samples of a class differ
+                return
             rho, self.choice[3] = shrinkage.choose(losses, len(usable))
             self.choice[0] = n * rho / (1 - rho)
             self.changed(None)
