@@ -30,7 +30,7 @@ WAYS: list[dict[str, Any]] = [
     {"method": "er", "anchor": "random", "anchor_width": 40, "readout": "fused", "width": 8},
     {"method": "er", "width": 16, "lr": 1e-2},
     {"method": "otc", "width": 16, "lr": 5e-3},
-    {"method": "otc", "net": "identity"},
+    {"method": "otc", "net": "identity", "anchor_width": 100},
     {"method": "ncm", "net": "identity", "memory": None},
     {"method": "fecam", "net": "identity", "memory": None},
     {"method": "knn", "net": "identity"},

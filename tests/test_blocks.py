@@ -75,7 +75,10 @@ def state(model: Classifier) -> dict[str, torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [m if m[0] in "so" else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+)
 @pytest.mark.parametrize("size", [37, pytest.param(900, marks=pytest.mark.slow)])
 def test_blocks_in_any_order_make_the_model_of_one_machine(
     data: Part, method: str, size: int

@@ -62,7 +62,13 @@ def assert_same(one: Classifier, other: Classifier) -> None:
         torch.testing.assert_close(value, b[name], rtol=1e-5, atol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize("method", [*FIXED, *ANCHORED])
+@pytest.mark.parametrize(
+    "method",
+    [
+        m if m in ("slda", "otc") else pytest.param(m, marks=pytest.mark.slow)
+        for m in FIXED | ANCHORED
+    ],
+)
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_merged_models_are_the_one_that_saw_all(
     digits: tuple[np.ndarray, np.ndarray], method: str, disjoint: bool

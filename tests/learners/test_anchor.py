@@ -46,7 +46,9 @@ def test_the_method_learns_and_answers_as_without_it(method: str, anchor: str) -
 
 
 @pytest.mark.parametrize("anchor", ["patches", "random"])
-@pytest.mark.parametrize("method", ["er", "otc", "derpp", "cope"])
+@pytest.mark.parametrize(
+    "method", ["er", "otc", *(pytest.param(m, marks=pytest.mark.slow) for m in ("derpp", "cope"))]
+)
 def test_every_check_holds_with_it(
     method: str, anchor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

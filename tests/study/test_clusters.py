@@ -281,7 +281,7 @@ def listening(root: int) -> set[str]:
 def test_a_cluster_on_this_machine_listens_on_loopback_alone_and_ctrl_c_keeps_checkpoints(
     ray_here: Any, file: Path, tmp_path: Path, start_ocil: Callable[..., Any]
 ) -> None:
-    long = STUDY.replace("[0, 1, 2, 3]", "0").replace("epochs = 5", "epochs = 500")
+    long = STUDY.replace("[0, 1, 2, 3]", "0").replace("epochs = 5", "epochs = 50000")
     file.write_text(long.replace("checkpoint_every = 10", "checkpoint_every = 300"))
     (plan,) = read_study(file).plans
     folder = RunFolder(tmp_path / "out" / "tiny" / plan.job[:16])
